@@ -106,7 +106,7 @@ def test_the_first_signal_ends_a_process_that_hangs_and_releases_its_lease(tmp_p
     async def main(place):
         place.world.node("n1")
         process, _ = await scheduler(place, tmp_path)
-        place.world.pod("spins")
+        place.world.pod("sleeps")
         await place.until(said(process, "A plugin does not return"), START_S)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 29) == 1
@@ -132,18 +132,18 @@ def test_liveness_fails_and_no_later_leader_hangs_on_the_same_pod(tmp_path):
     async def main(place):
         place.world.node("n1")
         first, port = await scheduler(place, tmp_path, limit="4s")
-        place.world.pod("spins")
+        place.world.pod("sleeps")
         await place.until(said(first, "A plugin does not return"), START_S)
         async with asyncio.timeout(30):
             while (await ask(place, port, "/livez"))[0] == 200:
                 await asyncio.sleep(0.2)
         assert await asyncio.wait_for(first.wait(), 30) == 1
-        conditions = place.api.do("GET", "/api/v1/namespaces/default/pods/spins")["status"]["conditions"]
+        conditions = place.api.do("GET", "/api/v1/namespaces/default/pods/sleeps")["status"]["conditions"]
         (condition,) = (one for one in conditions if one["type"] == "PodScheduled")
         assert (condition["status"], condition["reason"]) == ("False", "PluginHung")
         assert condition["message"].startswith("plugin Bad (")
         events = place.api.do("GET", "/apis/events.k8s.io/v1/namespaces/default/events")["items"]
-        assert [one["regarding"]["name"] for one in events if one["reason"] == "PluginHung"] == ["spins"]
+        assert [one["regarding"]["name"] for one in events if one["reason"] == "PluginHung"] == ["sleeps"]
         second, _ = await scheduler(place, tmp_path, limit="4s")
         await place.until(lambda: place.holder() != "", START_S)
         place.world.pod("goes")
@@ -155,9 +155,9 @@ def test_liveness_fails_and_no_later_leader_hangs_on_the_same_pod(tmp_path):
         await asyncio.wait_for(second.wait(), 29)
         # A plugin that has changed is tried.
         plugin = tmp_path / "bad.py"
-        plugin.write_text(PLUGIN.replace('startswith("spins")', 'startswith("no")'))
+        plugin.write_text(PLUGIN.replace('startswith("sleeps")', 'startswith("no")'))
         third = await place.scheduler(*FAST, "--plugins=bad:Bad", f"--config={tmp_path / 'bad.yaml'}", cwd=tmp_path)
-        await place.bound("spins")
+        await place.bound("sleeps")
         assert third.returncode is None
 
     in_place(main, tmp_path)

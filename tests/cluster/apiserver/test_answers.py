@@ -3,6 +3,8 @@
 import io
 import json
 
+import pytest
+
 HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 UNREADABLE = "the object provided is unrecognized (must be of type ConfigMap): "
 NO_HEAD = "couldn't get version/kind; json parse error: "
@@ -315,6 +317,7 @@ def test_at_most_a_hundred_decoding_faults_are_reported(against_a_server):
     against_a_server(test)
 
 
+@pytest.mark.slow
 def test_at_most_a_thousand_validation_faults_are_reported(against_a_server):
     async def test(client, _):
         pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "tolerations": [{}] * 5000}}

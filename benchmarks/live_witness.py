@@ -67,7 +67,7 @@ class Rounds:
 async def main(kubeconfig: str) -> None:
     """Schedule until standard input ends."""
     rounds, endpoint = Rounds(), _endpoint(kubeconfig)
-    scheduler = complete_scheduler(load_source(ConfigSource()), 0, 300.0)
+    scheduler = complete_scheduler(load_source(ConfigSource()), 0)
     async with Rest(endpoint, qps=0) as rest:
         live = Live(
             scheduler, rest, LiveSettings(), identity="witness_0", wall=_wall, chance=random.Random(0),

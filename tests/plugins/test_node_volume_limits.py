@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.storage import CSIDriver, VolumeAttachment
+from moorage.core.preemption.filter_input import FilterInput
 from moorage.core.preemption.what_if import OneNode
 from moorage.framework.events import Action, Resource
 from moorage.framework.plugin_runner import run_pre_filter
@@ -259,7 +260,7 @@ def test_removed_pods_free_their_volumes():
     for asked_before in (False, True):
         if asked_before:
             assert refusals(plugin, pod, snapshot) == {"n": NO}
-        with OneNode(profile, run_pre_filter(profile, pod, snapshot), pod, snapshot, 0, ()) as node:
+        with OneNode(FilterInput(profile, run_pre_filter(profile, pod, snapshot), pod), snapshot, 0, ()) as node:
             assert node.refused_by() == NO
             node.remove(held[0])
             assert node.refused_by() is None

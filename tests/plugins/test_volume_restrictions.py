@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.core.preemption.filter_input import FilterInput
 from moorage.core.preemption.what_if import OneNode
 from moorage.framework.events import Action, Resource
 from moorage.framework.plugin_runner import run_pre_filter
@@ -131,7 +132,7 @@ def test_removing_the_claims_user_admits_the_pod():
     cluster = with_objects(a_cluster([a_node("n")], {"n": [user, stranger]}), a_claim("mine", accessModes=ALONE))
     plugin, pod, snapshot = VolumeRestrictions(), a_pod(volumes=standing_on("mine")), cluster.snapshot
     profile = make_profile("alone", {plugin.name: plugin}, {"preFilter": [plugin.name], "filter": [plugin.name]}, {})
-    with OneNode(profile, run_pre_filter(profile, pod, snapshot), pod, snapshot, 0, ()) as node:
+    with OneNode(FilterInput(profile, run_pre_filter(profile, pod, snapshot), pod), snapshot, 0, ()) as node:
         assert node.refused_by() == TAKEN
         node.remove(user)
         assert node.refused_by() is None

@@ -22,10 +22,12 @@ from moorage.core.building.builder import build_profiles
 from moorage.core.config.scheduler_document import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
+from moorage.core.engine.engine_state import EngineSettings
 from moorage.core.engine.event_handlers import Answers
 from moorage.core.engine.facts import BindsDone, Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
 from moorage.core.engine.outbox import Decided, Output
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.queue import QueueTimes
 from moorage.core.queue.queued_pod import QueuePlace
 from moorage.framework.effects import Evict
 from moorage.live.runtime.attempt_metrics import Observers
@@ -186,8 +188,9 @@ def watched_scheduler(
         Cycle(seed=seed, percentage_of_nodes_to_score=0),
         gates,
         lambda handle: build_profiles(configuration, registry, gates, handle).profiles,
-        initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
-        max_backoff_s=float(configuration.pod_max_backoff_seconds),
+        EngineSettings(
+            QueueTimes(float(configuration.pod_initial_backoff_seconds), float(configuration.pod_max_backoff_seconds))
+        ),
     )
     scheduler.watch_over(actor, recording)
     return scheduler

@@ -22,9 +22,10 @@ from moorage.api.requirements import aggregate
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.core.cycle.group_preemption import Fits, group_victims
 from moorage.core.extenders.consultation import Asking
-from moorage.core.preemption.candidates import Candidate, PreemptionSearch, choose, find_candidates
+from moorage.core.preemption.candidates import Candidate, PreemptionSearch, VictimRules, choose, find_candidates
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.row_importance import Ranking
+from moorage.core.preemption.victim_units import Units
 from moorage.errors import Fault
 from moorage.framework import points
 from moorage.framework.args import Int32, PluginArgs
@@ -160,7 +161,7 @@ class DefaultPreemption(
 
         ``fits`` returns whether the group fits on the table as it stands. This method moves pods on the table and restores it.
         """
-        return group_victims(group, pods, snapshot, self.budgets(snapshot), fits)
+        return group_victims(group, pods, Units(snapshot, earliest=False), self.budgets(snapshot), fits)
 
     def budgets(self, snapshot: Snapshot) -> Budgets:
         """Return the disruption budgets of a cluster."""
@@ -173,7 +174,7 @@ class DefaultPreemption(
 
     def candidates(self, attempt: points.Attempt, percentage: int, absolute: int) -> PreemptionSearch:
         """Find nodes on which evicting pods would help, as many as these limits ask for; see ``find_candidates``."""
-        return find_candidates(attempt, self.budgets(attempt.snapshot), percentage, absolute, self._ranking)
+        return find_candidates(attempt, percentage, absolute, VictimRules(self.budgets(attempt.snapshot), self._ranking))
 
     def has_lesser(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Return whether any node has a pod of lower priority."""

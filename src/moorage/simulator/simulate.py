@@ -21,8 +21,9 @@ from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
-from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
+from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts, EngineSettings
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.queue import QueueTimes
 from moorage.errors import InputError
 from moorage.framework.effects import Question
 from moorage.framework.mistakes import mistakes_in
@@ -112,7 +113,7 @@ def kinds_named(options: Options) -> tuple[str, ...]:
     shipped = builtin_registry(loaded.release)
     if all(name in shipped for profile in loaded.profiles for names in profile.points.values() for name in names):
         return ()
-    scheduler, _ = build_scheduler(loaded, Cycle(options.seed), max_disks=options.max_disks)
+    scheduler, _ = build_scheduler(loaded, Cycle(options.seed), EngineSettings(max_disks=options.max_disks))
     return tuple(map(str, scheduler.named_kinds.kinds))
 
 
@@ -141,9 +142,7 @@ def prepare(
     scheduler, missing = build_scheduler(
         loaded,
         _cycle(loaded, options, cycle),
-        max_unschedulable_s=NEVER_S,
-        max_disks=options.max_disks,
-        parts=parts,
+        EngineSettings(QueueTimes(max_unschedulable_s=NEVER_S), options.max_disks, parts),
         wrap=None if clock is None or timer is None else lambda profile: profile.timed(clock, timer),
     )
     notes = [InputNote("MissingPlugin", f"plugin {name} is enabled but not available; it was left out") for name in missing]

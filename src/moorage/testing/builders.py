@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.core import Node, Pod
+from moorage.core.preemption.filter_input import FilterInput
 from moorage.core.preemption.what_if import FailedAttempt, Nominated
 from moorage.framework.plugin_runner import run_filter, run_pre_filter
 from moorage.framework.profile import make_profile, points_of
@@ -81,4 +82,4 @@ def failed_attempt(rules: Iterable[Any], pod: PodInfo, snapshot: Snapshot, nomin
     found = run_pre_filter(profile, pod, snapshot)
     verdicts = Verdicts(len(snapshot.table))
     run_filter(profile, found, pod, snapshot.nodes, verdicts)
-    return FailedAttempt(profile, found, pod, snapshot, verdicts, nominated or {})
+    return FailedAttempt(FilterInput(profile, found, pod), snapshot, verdicts, nominated or {})

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.core.config.configuration import PluginRef, Plugins, PluginSet
-from moorage.core.config.plugin_sets import expand, merge
+from moorage.core.config.plugin_sets import ReadProfile, expand, merge
 
 CATALOGUE = {
     "Sort": ("queueSort",),
@@ -80,7 +80,7 @@ EXPANSIONS = {
 
 @pytest.mark.parametrize(("sets", "filters", "scores"), EXPANSIONS.values(), ids=EXPANSIONS)
 def test_expands(sets, filters, scores):
-    found = expand(Plugins(**sets), DEFAULTS, CATALOGUE, "plugins", "a")
+    found = expand(Plugins(**sets), DEFAULTS, ReadProfile(CATALOGUE, "plugins", "a"))
     assert found.faults == []
     assert " ".join(found.points["filter"]) == filters
     assert " ".join(f"{name}:{found.weights[name]}" for name in found.points["score"]) == scores
@@ -88,8 +88,8 @@ def test_expands(sets, filters, scores):
 
 def test_a_last_negative_weight_is_accepted():
     """kube-scheduler's check for overflow catches a negative weight only where a later weight is added to it."""
-    last = expand(Plugins(multi_point=a_set("Sort Bind A D:-1", "*")), (), CATALOGUE, "plugins", "a")
-    first = expand(Plugins(multi_point=a_set("Sort Bind D:-1 A", "*")), (), CATALOGUE, "plugins", "a")
+    last = expand(Plugins(multi_point=a_set("Sort Bind A D:-1", "*")), (), ReadProfile(CATALOGUE, "plugins", "a"))
+    first = expand(Plugins(multi_point=a_set("Sort Bind D:-1 A", "*")), (), ReadProfile(CATALOGUE, "plugins", "a"))
     assert (last.faults, last.weights) == ([], {"A": 1, "D": -1})
     assert [fault.field for fault in first.faults] == ["plugins.score"]
 
@@ -108,4 +108,4 @@ def test_the_order_at_a_point_is_the_documented_one(everywhere, here, off):
     spread = [] if "*" in off else [name for name in everywhere if "filter" in CATALOGUE[name] and name not in off]
     first = [name for name in here if name in spread]
     expected = first + [name for name in spread if name not in here] + [name for name in here if name not in first]
-    assert list(expand(sets, (), CATALOGUE, "plugins", "a").points["filter"]) == expected
+    assert list(expand(sets, (), ReadProfile(CATALOGUE, "plugins", "a")).points["filter"]) == expected

@@ -11,7 +11,7 @@ from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import find_release
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.configuration import LeaderElection, PluginRef, Plugins, PluginSet
-from moorage.core.config.plugin_sets import expand
+from moorage.core.config.plugin_sets import ReadProfile, expand
 from moorage.core.config.release_plugins import POINTS_1_36, default_plugins
 from moorage.core.config.scheduler_document import load
 from moorage.core.config.validation import leader_election_faults
@@ -457,7 +457,7 @@ def test_62_one_placement_generator():
         placement_generate=PluginSet(enabled=(PluginRef(name="Mine"), PluginRef(name="TopologyPlacementGenerator")))
     )
     known = {**POINTS_1_36, "Mine": ("placementGenerate",)}
-    found = expand(given, default_plugins(FeatureGates()), known, "plugins", "a").faults
+    found = expand(given, default_plugins(FeatureGates()), ReadProfile(known, "plugins", "a")).faults
     assert [(fault.field, fault.detail) for fault in found] == [
         ("plugins.placementGenerate", 'at most one placement generate plugin is allowed for profile with scheduler name "a"')
     ]

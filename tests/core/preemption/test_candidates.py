@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.core.preemption.candidates import NOT_HELPFUL, Candidate, choose, find_candidates
+from moorage.core.preemption.candidates import NOT_HELPFUL, Candidate, VictimRules, choose, find_candidates
 from moorage.core.preemption.disruption_budgets import Budgets
 from moorage.core.preemption.reprieve import Victims
 from moorage.core.preemption.row_importance import Ranking
@@ -96,7 +96,7 @@ def test_the_first_of_equal_candidates_wins():
 
 
 def search(cluster, pod, percentage=10, absolute=100, budgets=NO_BUDGETS, nominated: Mapping[str, list] = {}):
-    return find_candidates(attempt(cluster, pod, nominated), budgets, percentage, absolute, Ranking())
+    return find_candidates(attempt(cluster, pod, nominated), percentage, absolute, VictimRules(budgets, Ranking()))
 
 
 def test_only_nodes_that_eviction_may_help_are_tried():
@@ -175,7 +175,7 @@ def test_a_candidate_without_victims_is_an_error():
     cluster = crowd(2)
     tried = attempt(cluster, wants(1, 10))
     cluster.table.update_node(node("n1", cpu=8))
-    found = find_candidates(tried, NO_BUDGETS, 10, 100, Ranking())
+    found = find_candidates(tried, 10, 100, VictimRules(NO_BUDGETS, Ranking()))
     assert found.errors == ['expected at least one victim pod on node "n1"']
     assert [candidate.row for candidate in found.candidates] == [0]
 
@@ -328,7 +328,8 @@ def test_the_batched_search_equals_the_search_node_by_node(cluster, want, priori
     }
     pod = wants(want, priority)
     fast, slow = (
-        find_candidates(attempt(real, pod, waiting, others), limits, 0, enough, Ranking()) for others in ((), (Watcher(),))
+        find_candidates(attempt(real, pod, waiting, others), 0, enough, VictimRules(limits, Ranking()))
+        for others in ((), (Watcher(),))
     )
     assert (fast.candidates, fast.errors) == (slow.candidates, slow.errors)
     if not fast.candidates:

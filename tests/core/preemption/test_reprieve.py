@@ -58,7 +58,7 @@ def filtered(cluster, pod, nominated):
     """Return why each row refuses the pod, beside the nominated pods; None where it fits."""
     failed = attempt(cluster, pod, nominated)
     verdicts = Verdicts(len(cluster.table))
-    judge(failed._profile, failed.found, pod, cluster.snapshot.nodes, verdicts, nominated)
+    judge(failed._asked, cluster.snapshot.nodes, verdicts, nominated)
     return [verdicts.status(row) for row in range(len(verdicts))]
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from moorage.api.feature_gates import FeatureGates
-from moorage.core.queue import QueuePlace, QueueProfile, SchedulingQueue, node_events
+from moorage.core.queue import QueuePlace, QueueProfile, QueueTimes, SchedulingQueue, node_events
 from moorage.errors import StateError
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.profile import make_profile
@@ -439,7 +439,7 @@ def test_a_raising_pre_enqueue_plugin_gates_the_pod_and_is_reported():
 
 
 def test_deadlines_name_the_next_effective_tick():
-    world = World(start=7.0)
+    world = World(times=QueueTimes(start=7.0))
     assert world.queue.next_deadline(7.0) is None
     world.failed("parked", now=10.2)
     assert world.queue.next_deadline(10.2) == 337.0

@@ -45,7 +45,7 @@ PROFILES = {}
 
 def profile():
     config = f"{HEAD}profiles: [{{plugins: {{multiPoint: {{enabled: [{{name: Bad}}]}}}}}}]\n".encode()
-    scheduler = complete_scheduler(load_options(Options(config=config, plugins=(Bad,))), 0, 300.0)
+    scheduler = complete_scheduler(load_options(Options(config=config, plugins=(Bad,))), 0)
     return scheduler.profiles["default-scheduler"]
 
 

@@ -125,7 +125,7 @@ async def scheduling(api, *plugins):
     names = ", ".join(f"{{name: {plugin.name}}}" for plugin in plugins)
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     config = f"{head}profiles: [{{plugins: {{multiPoint: {{enabled: [{names}]}}}}}}]\n".encode()
-    scheduler = complete_scheduler(load_options(moorage.Options(config=config, plugins=plugins)), 0, 300.0)
+    scheduler = complete_scheduler(load_options(moorage.Options(config=config, plugins=plugins)), 0)
     log = Log()
     async with Rest(Endpoint(f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"), qps=0) as rest:
         live = Live(

@@ -55,7 +55,7 @@ class Confused:
 def a_scheduler(*plugins):
     names = ", ".join(f"{{name: {plugin.name}}}" for plugin in plugins)
     config = f"{HEAD}profiles: [{{plugins: {{multiPoint: {{enabled: [{names}]}}}}}}]\n".encode()
-    return complete_scheduler(load_options(Options(config=config, plugins=plugins)), 0, 300.0)
+    return complete_scheduler(load_options(Options(config=config, plugins=plugins)), 0)
 
 
 def a_store(*, founded=True):

@@ -329,7 +329,7 @@ def test_an_attempt_ended_by_a_plugin_is_counted_under_its_name():
 
 def test_measured_profiles_keep_the_fast_lane_and_count_the_points_after_a_decision():
     measures = SchedulerMetrics(Clock())
-    scheduler = complete_scheduler(load_source(ConfigSource()), 0, 300.0, watched=measures.probe.watched)
+    scheduler = complete_scheduler(load_source(ConfigSource()), 0, watched=measures.probe.watched)
     assert scheduler.lane._profile_of("default-scheduler") is not None
     measures.began()
     measures.probe.ended("default-scheduler", placed=True)
@@ -350,7 +350,7 @@ def figures(measures):
 def test_a_run_of_pods_is_measured_as_its_pods_one_by_one(attempts):
     together, alone = SchedulerMetrics(Clock()), SchedulerMetrics(Clock())
     for measures in (together, alone):
-        complete_scheduler(load_source(ConfigSource()), 0, 300.0, watched=measures.probe.watched)
+        complete_scheduler(load_source(ConfigSource()), 0, watched=measures.probe.watched)
     ended = []
     for at, tries in enumerate(attempts):
         pod = a_pod(f"p{at}")

@@ -33,7 +33,7 @@ profiles: [{schedulerName: default-scheduler, plugins: {multiPoint: {enabled: [{
 def scheduled(share):
     """Schedule pods ``pK`` that must not go to node ``nK``. Return the scheduler, the decisions and the faults."""
     options = load_options(moorage.Options(config=CONFIG.encode(), plugins=(ReadsMore,)))
-    scheduler = complete_scheduler(options, 0, 300.0, verified=share)
+    scheduler = complete_scheduler(options, 0, verified=share)
     for at in range(6):
         scheduler.observe(Seen(a_node(f"n{at}", allocatable={"cpu": "4", "memory": "8Gi", "pods": "9"})), 0.0)
     for at in range(6):

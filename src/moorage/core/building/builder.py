@@ -14,7 +14,7 @@ from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.waking import Waking
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.verifying import Verification
-from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts
+from moorage.core.engine.engine_state import STANDARD_SETTINGS, EngineSettings
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import RAISED, InputError, MoorageError
 from moorage.framework.events import Wake
@@ -98,15 +98,14 @@ def _done(name: str, method: str, call: Callable[[], _Answer]) -> _Answer:
 def build_scheduler(
     loaded: Loaded,
     cycle: Cycle,
+    settings: EngineSettings = STANDARD_SETTINGS,
     *,
-    max_unschedulable_s: float = 300.0,
-    max_disks: int | None = None,
     wrap: Callable[[Profile], Profile] | None = None,
-    parts: EngineParts = STANDARD_PARTS,
 ) -> tuple[Scheduler, tuple[str, ...]]:
     """Return a scheduler for a configuration, and the names of enabled plugins that do not exist, sorted.
 
-    ``wrap`` replaces each profile, for example by one that measures its plugins.
+    The configuration's backoff replaces that of ``settings``. ``wrap`` replaces each profile, for example by one that measures
+    its plugins.
 
     Raises  InputError if a plugin cannot be built
     """
@@ -123,12 +122,11 @@ def build_scheduler(
         cycle,
         loaded.gates,
         build_profiles,
-        initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
-        max_backoff_s=float(configuration.pod_max_backoff_seconds),
-        max_unschedulable_s=max_unschedulable_s,
-        max_disks=max_disks,
-        parts=parts,
-    )
+        settings._replace(times=settings.times._replace(
+            initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
+            max_backoff_s=float(configuration.pod_max_backoff_seconds),
+        )),
+    )  # fmt: skip
     return scheduler, missing
 
 
@@ -137,7 +135,7 @@ _MOST_ACTIVE: Final = 100
 
 
 def complete_scheduler(
-    loaded: Loaded, seed: int, max_unschedulable_s: float, *, max_disks: int | None = None,
+    loaded: Loaded, seed: int, settings: EngineSettings = STANDARD_SETTINGS, *,
     watched: Callable[[Profile], Profile] | None = None, verified: float = 0.0,
 ) -> Scheduler:  # fmt: skip
     """Return a scheduler with the profiles of a configuration, each replaced by the result of ``watched``.
@@ -153,9 +151,7 @@ def complete_scheduler(
         extenders=extenders_of(configuration.extenders, loaded.release),
         verification=Verification(verified) if verified else None,
     )
-    scheduler, missing = build_scheduler(
-        loaded, cycle, max_unschedulable_s=max_unschedulable_s, max_disks=max_disks, wrap=watched
-    )
+    scheduler, missing = build_scheduler(loaded, cycle, settings, wrap=watched)
     scheduler.queue.most_active = _MOST_ACTIVE
     if missing:
         raise InputError(f"enabled plugins do not exist: {', '.join(missing)}")

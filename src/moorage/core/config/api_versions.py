@@ -29,7 +29,7 @@ from moorage.api.releases import CURRENT, EARLIER, LATER, LEGACY, RELEASES, TODA
 from moorage.core.config import release_plugins
 from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginRef, Plugins, PluginSet
 from moorage.core.config.decoder import Fields
-from moorage.core.config.plugin_sets import ALL_POINTS, Expansion, appended, expand, overlaid, settled
+from moorage.core.config.plugin_sets import ALL_POINTS, Expansion, ReadProfile, appended, expand, overlaid, settled
 
 #: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
 Expand = Callable[[KubeSchedulerProfile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
@@ -92,8 +92,9 @@ def _multi_point(defaults: Callable[[FeatureGates], tuple[PluginRef, ...]]) -> E
     def expanded(
         profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
     ) -> Expansion:
-        name, own_first = profile.scheduler_name or "", gates.emulated.runs_own_plugins_first
-        return expand(profile.plugins, (*defaults(gates), *_spreading(gates)), catalogue, path, name, own_first=own_first)
+        of = ReadProfile(catalogue, path, profile.scheduler_name or "")
+        own_first = gates.emulated.runs_own_plugins_first
+        return expand(profile.plugins, (*defaults(gates), *_spreading(gates)), of, own_first=own_first)
 
     return expanded
 
@@ -116,7 +117,7 @@ def _v1beta1(provider: str) -> Expand:
     ) -> Expansion:
         defaults = release_plugins.provider(provider, gates)
         sets = appended(defaults, profile.plugins)
-        found = settled(sets, profile.plugins, catalogue, path, profile.scheduler_name or "")
+        found = settled(sets, profile.plugins, ReadProfile(catalogue, path, profile.scheduler_name or ""))
         if not gates.emulated.legacy_flags:
             found.faults += release_plugins.conflicts(sets["score"], f"{path}.score")
         return found
@@ -131,8 +132,8 @@ def _v1beta2(
     given = structs.replace(profile.plugins, multi_point=PluginSet())
     defaults = _defaults_of_v1beta2(gates, catalogue)
     sets = overlaid(defaults, given)
-    name, alone = profile.scheduler_name or "", gates.emulated.has_multi_point
-    found = settled(sets, given, catalogue, path, name, weighs_scores_alone=alone)
+    of = ReadProfile(catalogue, path, profile.scheduler_name or "")
+    found = settled(sets, given, of, weighs_scores_alone=gates.emulated.has_multi_point)
     found.points["preEnqueue"] = tuple(plugin.name for plugin in defaults.get("preEnqueue", ()))
     return found
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from moorage.api.quantity import INT64_MAX, INT64_MIN
 from moorage.core.config.absent_plugins import hint
@@ -62,20 +62,25 @@ class Expansion:
     faults: list[Fault] = field(default_factory=list)
 
 
-def expand(
-    given: Plugins,
-    defaults: tuple[PluginRef, ...],
-    catalogue: Mapping[str, tuple[str, ...]],
-    path: str,
-    scheduler_name: str,
-    *,
-    own_first: bool = False,
-) -> Expansion:
+class ReadProfile(NamedTuple):
+    """What the plugin sets of a profile are read with.
+
+    ``catalogue``       plugin → the points it implements
+    ``path``            leads to the profile's ``plugins``, for the paths of faults
+    ``scheduler_name``  the profile's
+    """
+
+    catalogue: Mapping[str, tuple[str, ...]]
+    path: str
+    scheduler_name: str
+
+
+def expand(given: Plugins, defaults: tuple[PluginRef, ...], of: ReadProfile, *, own_first: bool = False) -> Expansion:
     """Resolve the plugin sets of one profile.
 
-    ``catalogue``: plugin → the points it implements; ``path`` leads to ``plugins``; ``own_first``: plugins that a point enables
-    run before all of ``multiPoint``, as up to 1.23
+    ``own_first``: plugins that a point enables run before all of ``multiPoint``, as up to 1.23
     """
+    catalogue, path, scheduler_name = of
     multi_point = merge(PluginSet(enabled=defaults), given.multi_point)
     found = Expansion()
     found.faults += _unknown_in_multi_point(given, multi_point, catalogue, path)
@@ -168,20 +173,13 @@ def overlaid(defaults: Sets, given: Plugins) -> dict[str, PluginSet]:
     return {point: merge(PluginSet(enabled=defaults.get(point, ())), given.at(point)) for point in POINTS}
 
 
-def settled(
-    sets: Mapping[str, PluginSet],
-    given: Plugins,
-    catalogue: Mapping[str, tuple[str, ...]],
-    path: str,
-    scheduler_name: str,
-    *,
-    weighs_scores_alone: bool = False,
-) -> Expansion:
+def settled(sets: Mapping[str, PluginSet], given: Plugins, of: ReadProfile, *, weighs_scores_alone: bool = False) -> Expansion:
     """Return the plugins of each point, and the faults.
 
-    ``given`` are the profile's own sets, for the paths of faults; ``catalogue``: plugin → the points it implements;
-    ``weighs_scores_alone``: weights at other points than Score do not count, as from 1.23
+    ``given`` are the profile's own sets, for the paths of faults; ``weighs_scores_alone``: weights at other points than Score
+    do not count, as from 1.23
     """
+    catalogue, path, scheduler_name = of
     found = Expansion(points=dict.fromkeys(ALL_POINTS, ()))
     for point in POINTS:
         names = [plugin.name for plugin in sets[point].enabled]

@@ -181,7 +181,10 @@ def _faults(
         yield from _extender_faults(configuration, profile, f"profiles[{i}].pluginConfig")
         yield from _repeated_configs(profile, f"profiles[{i}].pluginConfig")
         yield from found.faults
-        yield from _args_faults(configuration, profile, found, registry, gates, version.checked, f"profiles[{i}]")
+        yield from _missing_args(profile, found, registry, f"profiles[{i}].pluginConfig")
+        args = args_of(configuration, profile, _running(found), registry, gates)
+        args = {name: value for name, value in args.items() if name not in version.checked}
+        yield from _args_faults(profile, args, gates, f"profiles[{i}].pluginConfig")
     yield from _unlike_each_other(configuration, expansions)
 
 
@@ -205,22 +208,22 @@ def _repeated_configs(profile: KubeSchedulerProfile, path: str) -> Iterator[Faul
         seen.add(config.name)
 
 
-def _args_faults(
-    configuration: Configuration, profile: KubeSchedulerProfile, found: Expansion, registry: Registry, gates: FeatureGates,
-    checked: frozenset[str], path: str,
-) -> Iterator[Fault]:  # fmt: skip
+def _missing_args(profile: KubeSchedulerProfile, found: Expansion, registry: Registry, path: str) -> Iterator[Fault]:
+    """Yield a fault for each plugin that runs without arguments that it needs."""
+    given = {config.name for config in profile.plugin_config}
+    for name in _running(found):
+        args_type = registry.args_type(name)
+        needed = _needed(args_type) if args_type is not None and name not in given else []
+        if needed:
+            yield Fault("Required value", path, f"plugin {name} needs arguments: {', '.join(needed)}")
+
+
+def _args_faults(profile: KubeSchedulerProfile, args: Mapping[str, Any], gates: FeatureGates, path: str) -> Iterator[Fault]:
     """Yield faults in arguments that kube-scheduler validates only when it builds the plugin, for plugins that run."""
     index = {config.name: i for i, config in reversed(list(enumerate(profile.plugin_config)))}
-    running = _running(found)
-    for name in running:
-        args_type = registry.args_type(name)
-        needed = _needed(args_type) if args_type is not None and name not in index else []
-        if needed:
-            yield Fault("Required value", f"{path}.pluginConfig", f"plugin {name} needs arguments: {', '.join(needed)}")
-    args = args_of(configuration, profile, running, registry, gates)
     for name, value in args.items():
-        if name not in checked and name in index and hasattr(value, "faults"):
-            yield from value.faults(f"{path}.pluginConfig[{index[name]}].args", gates)
+        if name in index and hasattr(value, "faults"):
+            yield from value.faults(f"{path}[{index[name]}].args", gates)
 
 
 def _unlike_each_other(configuration: Configuration, expansions: list[Expansion]) -> Iterator[Fault]:

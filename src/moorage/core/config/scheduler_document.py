@@ -31,7 +31,7 @@ from moorage.core.config.configuration import (
 )
 from moorage.core.config.decoder import KIND, SchedulerText, decode, fields_of, not_registered, read_text, refuse
 from moorage.core.config.plain_addresses import Addresses, address_faults, plain_addresses
-from moorage.core.config.plugin_sets import settled
+from moorage.core.config.plugin_sets import ReadProfile, settled
 from moorage.core.config.policy import read_policy
 from moorage.core.config.policy_plugins import in_policy, policy_configs, policy_faults, policy_plugins
 from moorage.core.config.profiles import ResolvedProfile, add_own_points, catalogue, resolution_faults, resolve, resolved
@@ -416,9 +416,8 @@ def _settled(source: str, release: str, configuration: Configuration, rules: Rel
     configuration = with_defaults(configuration, release)
     profile = configuration.profiles[0]
     sets = {point: profile.plugins.at(point) for point in POINTS}
-    expansion = settled(
-        sets, profile.plugins, catalogue(registry, V1BETA1), "profiles[0].plugins", profile.scheduler_name or ""
-    )
+    of = ReadProfile(catalogue(registry, V1BETA1), "profiles[0].plugins", profile.scheduler_name or "")
+    expansion = settled(sets, profile.plugins, of)
     add_own_points(expansion, registry, V1BETA1.plugin_points)
     found = resolved(configuration, profile, expansion, registry, gates)
     loaded = Loaded(source, V1BETA1, release, configuration, (found,), registry, gates, addresses=Addresses())

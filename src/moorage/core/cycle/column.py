@@ -145,13 +145,12 @@ class KeyColumn:
     closed: BoolArray | None = None
     _dense: IntArray | None = None
 
-    def __init__(self, steps: Steps, pod: PodInfo, snapshot: Snapshot, *, reads_pods: bool) -> None:
-        """``reads_pods``: the plugins read the pods of a row, or their sums, too."""
+    def __init__(self, steps: Steps, pod: PodInfo, snapshot: Snapshot) -> None:
         table = snapshot.table
-        self.steps, self._reads_pods = steps, reads_pods
+        self.steps, self._reads_pods = steps, steps.reads_pods
         #: The pod that it was made for.
         self.first = pod
-        self._others = () if reads_pods else steps.others
+        self._others = () if steps.reads_pods else steps.others
         self._note(table)
         self._judge_by(Judges(steps, pod, snapshot))
         self.is_sound = True
@@ -293,7 +292,7 @@ class KeyColumn:
 
     def differs(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Return whether the plugins now give other answers for a pod."""
-        now = KeyColumn(self.steps, pod, snapshot, reads_pods=self._reads_pods)
+        now = KeyColumn(self.steps, pod, snapshot)
         now.spread()
         self.spread()
         none = np.zeros(self._size, dtype=np.int64)
@@ -493,9 +492,7 @@ class Columns:
         self._derived: dict[Hashable, tuple[KeyColumn, KeyColumn]] = {}
         self._derived_for = -1
 
-    def of(
-        self, key: Hashable, steps: Steps, pod: PodInfo, snapshot: Snapshot, *, reads_pods: bool, keep: bool = True
-    ) -> KeyColumn:
+    def of(self, key: Hashable, steps: Steps, pod: PodInfo, snapshot: Snapshot, *, keep: bool = True) -> KeyColumn:
         """Return the column of a key, up to date."""
         changes = snapshot.table.changes
         column = self.kept.get(key)
@@ -509,7 +506,7 @@ class Columns:
             column = derived
         if column is None or not column.follow(pod, snapshot):
             keep = keep or column is not None
-            column = KeyColumn(steps, pod, snapshot, reads_pods=reads_pods)
+            column = KeyColumn(steps, pod, snapshot)
         if keep:
             column.spread()
             self._keep(key, column)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace as with_changes
 
+from moorage.core.cycle.cycle_input import CycleInput
 from moorage.core.cycle.decision import Decision, Failures
 from moorage.core.cycle.search import EVERYWHERE, NodeOrder, SearchScope, draw, feasible_nodes_to_find
 from moorage.core.cycle.sheets import Sheets
@@ -21,6 +22,7 @@ from moorage.core.extenders.consultation import Asking, Consultation, HTTPExtend
 from moorage.core.extenders.nodes import BareView
 from moorage.core.extenders.wire import ExtenderError, Whole, partial
 from moorage.core.preemption.candidates import Candidate
+from moorage.core.preemption.filter_input import FilterInput
 from moorage.core.preemption.what_if import FailedAttempt, Nominated, judge_nominated
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect
@@ -73,40 +75,28 @@ class Cycle:
         nominated: Nominated | None = None,
         scope: SearchScope = EVERYWHERE,
     ) -> Decision:
-        """Return the chosen node for ``pod``, or why none fits. A broken plugin ends the attempt: ``Decision.error``.
+        """Return the chosen node for ``pod``, or why none fits. A broken plugin ends the attempt: ``Decision.error``."""
+        return without_asking(self.deciding(CycleInput(profile, pod, snapshot, nominated or {}, scope), ask=False))
 
-        If ``nominated`` is a ``MappingProxyType`` over a mapping that never changes, failures are cached.
-        """
-        return without_asking(self.deciding(profile, pod, snapshot, nominated, scope, ask=False))
-
-    def deciding(
-        self,
-        profile: Profile,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        nominated: Nominated | None = None,
-        scope: SearchScope = EVERYWHERE,
-        *,
-        ask: bool = True,
-    ) -> Asking[Decision]:
+    def deciding(self, given: CycleInput, *, ask: bool = True) -> Asking[Decision]:
         """Decide like ``decide``, with the extenders. The caller adds no pod and changes no node while a call is open.
 
         ``ask``: call the extenders
         """
-        if not scope.count(snapshot.table):
+        pod = given.pod
+        if not given.scope.count(given.snapshot.table):
             return Decision(pod)
-        nominated = nominated or {}
         consultation = Consultation.of(pod, self.extenders, self.whole) if ask and self.extenders else Consultation(pod)
         try:
-            known = self._known(profile, pod, snapshot, nominated, scope, consultation)
+            known = self._known(given, consultation)
             if known is not None:
                 return known
-            decision = yield from self._full_path(profile, pod, snapshot, nominated, consultation, scope)
+            decision = yield from self._full_path(given, consultation)
         except PluginError as error:
             decision = Decision(pod, error=error)
         else:
             if not consultation.extenders:
-                self._keep(profile, decision, snapshot, nominated, scope)
+                self._keep(given, decision)
         if not consultation.done_without:
             return decision
         return with_changes(decision, done_without=tuple(consultation.done_without))
@@ -139,29 +129,28 @@ class Cycle:
             self._paths.pop(profile, None)
             self._failures.pop(profile, None)
 
-    def _known(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: SearchScope,
-        consultation: Consultation,
-    ) -> Decision | None:  # fmt: skip
+    def _known(self, given: CycleInput, consultation: Consultation) -> Decision | None:
         """Decide from a cached failure or the cached path; None if the decision takes the full path."""
+        profile, scope = given.profile, given.scope
         if scope.rows is not None or not self.by_class or consultation.decides:
             return None
         self._forget_outdated(profile)
         failures = self._failures.get(profile) if scope.post_filter and not consultation.extenders else None
-        failed = failures.find(pod, snapshot, nominated) if failures is not None else None
-        path = self._paths.get(profile) if failed is not None else None
-        if failed is not None and isinstance(path, VerifiedPath) and not path.confirms(failed, snapshot, self.seed, nominated):
+        failed = failures.find(given.pod, given.snapshot, given.nominated) if failures is not None else None
+        path = self._paths.get(profile)
+        if failed is not None and isinstance(path, VerifiedPath) and not path.confirms(failed, self.seed, given):
             self._failures[profile], failed = Failures(path.trusted), None
-        return failed or self._by_class(profile, pod, snapshot, nominated)
+        return failed or self._by_class(given)
 
-    def _keep(self, profile: Profile, decision: Decision, snapshot: Snapshot, nominated: Nominated, scope: SearchScope) -> None:
+    def _keep(self, given: CycleInput, decision: Decision) -> None:
         """Cache a failure for the next pod of its class, unless the next search depends on where this one ended."""
-        if decision.node is not None or not self.by_class or scope is not EVERYWHERE or self._percentage_for(profile):
+        profile = given.profile
+        if decision.node is not None or not self.by_class or given.scope is not EVERYWHERE or self._percentage_for(profile):
             return
         failures = self._failures.get(profile)
         if failures is None:
             failures = self._failures[profile] = Failures(profile)
-        failures.keep(decision, snapshot, nominated)
+        failures.keep(decision, given.snapshot, given.nominated)
 
     def _percentage_for(self, profile: Profile) -> int:
         """Return the percentage of nodes at which a profile's searches may stop; 0: they never stop early, as at 100."""
@@ -169,12 +158,13 @@ class Cycle:
         percentage = self.percentage_of_nodes_to_score if own is None else own
         return percentage if percentage < 100 else 0
 
-    def _by_class(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision | None:
+    def _by_class(self, given: CycleInput) -> Decision | None:
         """Decide on the cached path; None if the decision takes the full path."""
+        profile, pod, snapshot = given.profile, given.pod, given.snapshot
         if self.always_score or self._percentage_for(profile) or pod.status.nominated_node_name in snapshot.table.row_of:
             return None
         try:
-            quick = self.path(profile).decide_by_keys(pod, snapshot, self.seed, nominated)
+            quick = self.path(profile).decide_by_keys(pod, snapshot, self.seed, given.nominated)
         except PluginError:  # the full path reports the node, and whether the error ends the attempt
             return None
         if quick is None:
@@ -183,36 +173,30 @@ class Cycle:
         self.order.advance(quick.among, len(nodes))
         return quick.decision(pod, nodes[quick.row].name, len(nodes))
 
-    def _full_path(
-        self,
-        profile: Profile,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        nominated: Nominated,
-        consultation: Consultation,
-        scope: SearchScope,
-    ) -> Asking[Decision]:
-        found = run_pre_filter(profile, pod, snapshot)
+    def _full_path(self, given: CycleInput, consultation: Consultation) -> Asking[Decision]:
+        pod, snapshot, scope = given.pod, given.snapshot, given.scope
+        found = run_pre_filter(given.profile, pod, snapshot)
+        asked = given.filtering(found)
         verdicts = Verdicts(len(snapshot.table))
         if found.refused is not None:
             verdicts.pre_filter = found.refused
             verdicts.refuse(np.arange(len(verdicts)), found.refused)
-            return (yield from self._post_filter(profile, found, pod, snapshot, verdicts, nominated, consultation, scope))
-        trial = _Trial(self._nominated_row(profile, pod, snapshot, scope), Verdicts(len(verdicts)))
-        feasible = yield from trial.run(profile, found, pod, snapshot, nominated, consultation)
+            return (yield from self._post_filter(given, asked, verdicts, consultation))
+        trial = _Trial(self._nominated_row(given), Verdicts(len(verdicts)))
+        feasible = yield from trial.run(asked, given, consultation)
         if not len(feasible):
-            feasible = self._feasible(profile, found, pod, snapshot, verdicts, nominated, scope)
+            feasible = self._feasible(given, asked, verdicts)
             trial.tell(found, snapshot, verdicts)
             if self.errors_end:
                 _raise_first_error(verdicts)
             feasible = yield from consultation.filter(feasible, snapshot, verdicts)
         if not len(feasible):
-            return (yield from self._post_filter(profile, found, pod, snapshot, verdicts, nominated, consultation, scope))
+            return (yield from self._post_filter(given, asked, verdicts, consultation))
         table = snapshot.table
         evaluated = scope.count(table) if found.nodes is None else len(found.nodes)
         if len(feasible) == 1 and not self.always_score:
             return Decision(pod, table.nodes[feasible[0]].name, found, verdicts, evaluated=evaluated, feasible=1)
-        scores = rate(profile, found, pod, snapshot, feasible, bare=consultation.bare)
+        scores = rate(asked, snapshot, feasible, bare=consultation.bare)
         if len(feasible) > 1:
             scores = yield from consultation.prioritize(scores, snapshot)
         row = self.drawn(table, scores.best(), pod)
@@ -222,36 +206,33 @@ class Cycle:
         """Return one of the best rows. A subclass that breaks ties in another way sets ``by_class`` to False."""
         return draw(table, best, pod.uid, self.seed)
 
-    def _nominated_row(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, scope: SearchScope) -> int | None:
+    def _nominated_row(self, given: CycleInput) -> int | None:
         """Return the row of the pod's nominated node if it is tried before all others, else None."""
-        first = self.nominated_first and profile.nominated_first
-        row = snapshot.table.row_of.get(pod.status.nominated_node_name) if first else None
-        return row if row is not None and scope.covers(row) else None
+        first = self.nominated_first and given.profile.nominated_first
+        row = given.snapshot.table.row_of.get(given.pod.status.nominated_node_name) if first else None
+        return row if row is not None and given.scope.covers(row) else None
 
-    def _feasible(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
-        scope: SearchScope,
-    ) -> npt.NDArray[np.intp]:  # fmt: skip
-        percentage = self._percentage_for(profile)
-        rows = scope.close_others(_rows_to_look_at(profile, found, snapshot, verdicts), verdicts)
+    def _feasible(self, given: CycleInput, asked: FilterInput, verdicts: Verdicts) -> npt.NDArray[np.intp]:
+        percentage, snapshot, scope = self._percentage_for(given.profile), given.snapshot, given.scope
+        rows = scope.close_others(_rows_to_look_at(given.profile, asked.found, snapshot, verdicts), verdicts)
         wanted = feasible_nodes_to_find(percentage, len(rows)) if percentage else len(rows)
         if wanted >= len(rows):
             whole = len(rows) == len(verdicts)
-            judge(profile, found, pod, snapshot.nodes if whole else NodeView(snapshot, rows), verdicts, nominated)
+            judge(asked, snapshot.nodes if whole else NodeView(snapshot, rows), verdicts, given.nominated)
             if not whole:  # the next search starts after the nodes filtered here; filtering all of them changes nothing
                 self.order.advance(len(rows), scope.count(snapshot.table))
             open_rows: npt.NDArray[np.intp] = rows[verdicts.ids[rows] == 0]
             return open_rows
-        return self._sampled(profile, found, pod, snapshot, verdicts, nominated, rows, wanted, scope)
+        return self._sampled(given, asked, verdicts, rows, wanted)
 
     def _sampled(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
-        rows: npt.NDArray[np.intp], wanted: int, scope: SearchScope,
-    ) -> npt.NDArray[np.intp]:  # fmt: skip
+        self, given: CycleInput, asked: FilterInput, verdicts: Verdicts, rows: npt.NDArray[np.intp], wanted: int
+    ) -> npt.NDArray[np.intp]:
         """Search in kube-scheduler's order until enough feasible rows are found.
 
         The search ends at the next feasible row after that, so refused rows before it are filtered and reported as well.
         """
+        snapshot, scope = given.snapshot, given.scope
         order = self.order.rows(snapshot.table, scope.rows)
         order = order[np.isin(order, rows)]
         feasible: list[int] = []
@@ -262,7 +243,7 @@ class Cycle:
             ahead = max(wanted, 100) if len(feasible) < wanted else further // 2
             chunk = order[processed : processed + ahead]
             trial = Verdicts(len(verdicts))
-            judge(profile, found, pod, NodeView(snapshot, chunk), trial, nominated)
+            judge(asked, NodeView(snapshot, chunk), trial, given.nominated)
             for row in chunk:
                 status = trial.status(row)
                 enough = status is None and len(feasible) == wanted
@@ -277,21 +258,21 @@ class Cycle:
         return np.array(feasible, dtype=np.intp)
 
     def _post_filter(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
-        consultation: Consultation, scope: SearchScope,
-    ) -> Asking[Decision]:  # fmt: skip
+        self, given: CycleInput, asked: FilterInput, verdicts: Verdicts, consultation: Consultation
+    ) -> Asking[Decision]:
+        profile, pod, scope = given.profile, given.pod, given.scope
         outcome: PostFilterResult | None = None
         if not scope.post_filter:
             outcome = PostFilterResult(Code.UNSCHEDULABLE, ("All PostFilter plugins are skipped",))
         elif profile.at("postFilter"):
             preempting = any(extender.preempt_verb for extender in consultation.extenders)
-            attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated, consults=preempting)
+            attempt = FailedAttempt(asked, given.snapshot, verdicts, given.nominated, consults=preempting)
             outcome = yield from _run_post_filter(profile, pod, attempt, consultation)
-        count = scope.count(snapshot.table)
+        count = scope.count(given.snapshot.table)
         return Decision(
             pod,
             None,
-            found,
+            asked.found,
             verdicts,
             post_filter=outcome,
             evaluated=count,
@@ -307,19 +288,16 @@ class _Trial:
     row: int | None
     verdicts: Verdicts
 
-    def run(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, nominated: Nominated,
-        consultation: Consultation,
-    ) -> Asking[npt.NDArray[np.intp]]:  # fmt: skip
+    def run(self, asked: FilterInput, given: CycleInput, consultation: Consultation) -> Asking[npt.NDArray[np.intp]]:
         """Return the row if the pod fits there, else no rows."""
         if self.row is None:
             return _NO_ROWS
         rows = np.array([self.row], dtype=np.intp)
-        judge(profile, found, pod, NodeView(snapshot, rows), self.verdicts, nominated)
+        judge(asked, NodeView(given.snapshot, rows), self.verdicts, given.nominated)
         if self.verdicts.status(self.row) is not None:
             return _NO_ROWS
         try:
-            return (yield from consultation.filter(rows, snapshot, self.verdicts))
+            return (yield from consultation.filter(rows, given.snapshot, self.verdicts))
         except ExtenderError:  # the extender is called again with all feasible nodes
             return _NO_ROWS
 
@@ -358,30 +336,20 @@ def status_of_left_out(profile: Profile, found: PreFiltered) -> Status:
     return Status(Code.UNSCHEDULABLE if profile.release.evicts_on_nodes_left_out else Code.UNRESOLVABLE, "", reasons)
 
 
-def judge(
-    profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts, nominated: Nominated
-) -> None:
+def judge(asked: FilterInput, nodes: NodeView, verdicts: Verdicts, nominated: Nominated) -> None:
     """Run Filter over a view; rows with nominated pods are judged with those pods added."""
-    run_filter(profile, found, pod, nodes, verdicts)
+    run_filter(asked.profile, asked.found, asked.pod, nodes, verdicts)
     if nominated:
-        judge_nominated(profile, found, pod, nodes, verdicts, nominated)
+        judge_nominated(asked, nodes, verdicts, nominated)
 
 
-def rate(
-    profile: Profile,
-    found: PreFiltered,
-    pod: PodInfo,
-    snapshot: Snapshot,
-    feasible: npt.NDArray[np.intp],
-    *,
-    bare: bool = False,
-) -> Scores:
+def rate(asked: FilterInput, snapshot: Snapshot, feasible: npt.NDArray[np.intp], *, bare: bool = False) -> Scores:
     """Score the feasible rows; each gets 1 if there are no Score plugins. ``bare``: score them without pods and images."""
     whole = len(feasible) == len(snapshot.table) and bool((feasible == np.arange(len(feasible))).all())
     view = snapshot.nodes if whole else NodeView(snapshot, feasible)
-    if not profile.at("score"):
+    if not asked.profile.at("score"):
         return Scores(feasible, np.ones(len(feasible), dtype=np.int64))
-    return run_score(profile, found, pod, BareView(snapshot, feasible) if bare else view)
+    return run_score(asked.profile, asked.found, asked.pod, BareView(snapshot, feasible) if bare else view)
 
 
 def _run_post_filter(

@@ -27,7 +27,6 @@ from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.state.columns import BoolArray, IntArray, has_any
 from moorage.state.labels import LabelColumn
-from moorage.state.table import NodeTable
 from moorage.state.view import NodeView, PodInfo, Snapshot
 
 #: Added to the total of a row in a closed domain, once per key: makes any total negative and cannot overflow.
@@ -50,7 +49,7 @@ class ByDomain:
     """The domain forms of one profile's plugins. The argument ``asked`` has the plugins that run for each pod of a class."""
 
     def __init__(self, profile: Profile) -> None:
-        self._weights = profile.weights
+        self.profile, self._weights = profile, profile.weights
         self._filters = {step.name: step.by_domain for step in profile.at("filter")}
         self._scores = {step.name: step.by_domain for step in profile.at("score")}
         #: Pod shapes for which a plugin had no answer by domain, so that it is not called for each such pod.
@@ -73,26 +72,16 @@ class ByDomain:
                     closed[key] = closed[key] | domains if key in closed else domains
         return closed
 
-    def pick(
-        self,
-        scores: RingTotals,
-        allowed: int,
-        closed: Mapping[str, BoolArray],
-        asked: Steps,
-        found: PreFiltered,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        start: int,
-    ) -> Pick | None:
+    def needs_rows(self, pod: PodInfo) -> bool:
+        """Return whether a plugin had no answer by domain for a pod of this shape before: decide by row."""
+        return bool(self._by_row) and pod.shape() in self._by_row
+
+    def pick(self, rows: OpenRows, asked: Steps, found: PreFiltered, pod: PodInfo, start: int) -> Pick | None:
         """Add the domains' scores to the totals in ring order and return the best row; None: decide by row.
 
-        ``allowed`` is how many rows have a total. ``start`` is the ring position that ties are broken from. With a single
-        feasible row no plugin scores.
+        ``start`` is the ring position that ties are broken from. With a single feasible row no plugin scores.
         """
-        if self._by_row and pod.shape() in self._by_row:
-            return None
-        table = snapshot.table
-        rows = _OpenRows(scores, allowed, closed, table)
+        snapshot = rows.snapshot
         if rows.count < 2:
             return Pick(rows.only() if rows.count else -1, rows.count)
         view = snapshot.nodes if rows.are_all else _OpenNodes(snapshot, rows)
@@ -104,7 +93,7 @@ class ByDomain:
             return None
         return Pick(rows.best(gains, start), rows.count)
 
-    def _gains(self, scoring: Iterable[tuple[Step, Any]], view: NodeView, rows: _OpenRows) -> _Gains | None:
+    def _gains(self, scoring: Iterable[tuple[Step, Any]], view: NodeView, rows: OpenRows) -> _Gains | None:
         """Return the amounts that domains and cells add to a row's total; None: decide by row."""
         counted: list[_Counted] = []
         gains: dict[str, IntArray] = {}
@@ -166,16 +155,21 @@ class _Gains(NamedTuple):
     counted: Sequence[_Counted] = ()
 
 
-class _OpenRows:
+class OpenRows:
     """The rows that a pod may be placed on: those with a total, in domains that are not closed.
 
     They are counted and compared by domain if all closed domains are of one label with few values, else node by node.
     """
 
-    __slots__ = ("_allowed", "_closed", "_held", "_key", "_open", "_places", "_scores", "_shut", "_table", "_totals", "count")
+    __slots__ = (
+        "_allowed", "_closed", "_held", "_key", "_open", "_places", "_scores", "_shut", "_table", "_totals",
+        "count", "snapshot",
+    )  # fmt: skip
 
-    def __init__(self, scores: RingTotals, allowed: int, closed: Mapping[str, BoolArray], table: NodeTable) -> None:
-        self._scores, self._allowed, self._closed, self._table = scores, allowed, closed, table
+    def __init__(self, scores: RingTotals, allowed: int, closed: Mapping[str, BoolArray], snapshot: Snapshot) -> None:
+        """``allowed``: how many rows have a total"""
+        table = snapshot.table
+        self._scores, self._allowed, self._closed, self.snapshot, self._table = scores, allowed, closed, snapshot, table
         self._totals: IntArray | None = None
         self._held: dict[str, Domains] = {}
         self._key = next(iter(closed)) if len(closed) == 1 and not scores.is_brief else ""
@@ -307,7 +301,7 @@ class _OpenNodes(NodeView):
 
     __slots__ = ("_open", "_rows")
 
-    def __init__(self, snapshot: Snapshot, rows: _OpenRows) -> None:
+    def __init__(self, snapshot: Snapshot, rows: OpenRows) -> None:
         self.snapshot = snapshot
         self.table = snapshot.table
         self._open = rows

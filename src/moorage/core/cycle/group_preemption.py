@@ -22,7 +22,7 @@ from moorage.core.preemption.victim_units import Unit, Units, ranked_again
 from moorage.framework.verdicts import Code, Status
 from moorage.state.group_trees import AnyGroup
 from moorage.state.table import NodeTable
-from moorage.state.view import PodInfo, Snapshot
+from moorage.state.view import PodInfo
 
 # kube-scheduler's own texts, kept word for word.
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
@@ -33,25 +33,18 @@ Fits = Callable[[], Asking[Status]]
 
 
 def group_victims(
-    group: AnyGroup,
-    pods: Iterable[PodInfo],
-    snapshot: Snapshot,
-    budgets: Budgets,
-    fits: Fits,
-    *,
-    earliest: bool = False,
-    trees: bool = False,
+    group: AnyGroup, pods: Iterable[PodInfo], units: Units, budgets: Budgets, fits: Fits
 ) -> Asking[tuple[PodInfo, ...] | Status]:
     """Return the victims that make room for ``pods`` of a group; a status if preemption does not help.
 
-    ``earliest``: victims are ordered and counted as since 1.37. ``trees``: see ``Units``.
+    Where groups of ``units`` start with the ``earliest`` pod, victims are ordered and counted as since 1.37.
     """
     if any(pod.spec.preemption_policy == "Never" for pod in pods):
         return Status(Code.UNSCHEDULABLE, "", (NEVER,))
-    lesser = [unit for unit in Units(snapshot, earliest=earliest, trees=trees).all() if unit.priority < group.priority]
+    lesser = [unit for unit in units.all() if unit.priority < group.priority]
     if not lesser:
         return Status(Code.UNRESOLVABLE, "", (NO_VICTIMS,))
-    stage = _Stage(snapshot.table)
+    stage = _Stage(units.table)
     beside: Callable[[list[tuple[int, PodInfo]]], Asking[Status]] | None = getattr(fits, "beside", None)
     cost: list[int] = getattr(fits, "cost", [])
     try:
@@ -61,7 +54,7 @@ def group_victims(
         if status.code is not Code.SUCCESS:
             return status
         lesser.sort(key=lambda unit: unit.importance)
-        violating = budgets.violating(lesser, first_only=not earliest)
+        violating = budgets.violating(lesser, first_only=not units.earliest)
         turns = sorted(zip(lesser, violating, strict=True), key=lambda turn: not turn[1])
         gone: list[Unit] = []
         violations = 0
@@ -74,7 +67,7 @@ def group_victims(
                 violations += len(over)
     finally:
         stage.restore()
-    gone = ranked_again(gone, lesser) if earliest else sorted(gone, key=lambda unit: unit.importance)
+    gone = ranked_again(gone, lesser) if units.earliest else sorted(gone, key=lambda unit: unit.importance)
     cost[:] = sum(unit.pods[0][1].spec.scheduling_group is not None for unit in gone), violations
     return tuple(pod for unit in gone for pod in unit)
 

@@ -19,15 +19,18 @@ from moorage.state.view import NodeView, PodInfo, Snapshot
 
 
 class Steps:
-    """Some plugins of a profile, by name, at PreFilter, Filter, PreScore and Score."""
+    """Some plugins of a profile, by name, at PreFilter, Filter, PreScore and Score.
 
-    def __init__(self, profile: Profile, names: Set[str]) -> None:
+    ``reads_pods``: they read the pods of a row, or their sums, too
+    """
+
+    def __init__(self, profile: Profile, names: Set[str], *, reads_pods: bool = False) -> None:
         pre_filter, filter_, pre_score, score = (
             tuple(step for step in profile.at(point) if step.name in names)
             for point in ("preFilter", "filter", "preScore", "score")
         )
         self.pre_filter, self.filter, self.pre_score, self.score = pre_filter, filter_, pre_score, score
-        self.weights = profile.weights
+        self.weights, self.reads_pods = profile.weights, reads_pods
         reads_others = {step.name: step.reuse.other_nodes for step in (*filter_, *score) if step.reuse.other_nodes is not None}
         #: What tells whether nodes beside the judged one changed; see ``Reuse``.
         self.others = tuple(reads_others.values())

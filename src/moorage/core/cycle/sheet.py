@@ -16,16 +16,16 @@ from msgspec import structs
 
 from moorage.core.cycle.column import FEW, KeyColumn, Varying
 from moorage.core.cycle.decision import Feasible, Quick
-from moorage.core.cycle.domain_verdicts import ByDomain
+from moorage.core.cycle.domain_verdicts import ByDomain, OpenRows
 from moorage.core.cycle.judges import Steps, ask_pre_filters
 from moorage.core.cycle.pod_signatures import KnownShape
 from moorage.core.cycle.removed_rows import NominatedRows, Rivals
 from moorage.core.cycle.ring_totals import RingTotals
 from moorage.core.cycle.search import draw, first_from, ring_position
+from moorage.core.preemption.filter_input import FilterInput
 from moorage.core.preemption.what_if import Nominated, judge_with_nominated
 from moorage.framework.plugin_runner import check_range, normalized, refused_rows, scored
 from moorage.framework.post_filter import PreFiltered
-from moorage.framework.profile import Profile
 from moorage.state.columns import both
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
@@ -34,20 +34,30 @@ _FIT: Final = "NodeResourcesFit"
 _CROWDED_KEPT: Final = 4096
 
 
+class Split(NamedTuple):
+    """How the plugins of a profile share the work for pods with the same keys.
+
+    ``asked``  run for each pod; ``on_rows``: read the pods of a row and fill the last column
+    ``idle``   PreFilter plugins with nothing to do
+    """
+
+    asked: Steps
+    on_rows: Steps
+    idle: frozenset[str]
+
+
 class Sheet:
     """The sum of some columns, one entry per row, negative where a column refuses the row.
 
-    ``asked``  the plugins that run for each pod; ``idle``: PreFilter plugins with nothing to do
     ``columns``  that of the plugins which read the pods of a row comes last
     """
 
     def __init__(
-        self, profile: Profile, by_domain: ByDomain, asked: Steps, idle: frozenset[str], columns: Sequence[KeyColumn],
-        snapshot: Snapshot, *, is_brief: bool,
-    ) -> None:  # fmt: skip
+        self, by_domain: ByDomain, split: Split, columns: Sequence[KeyColumn], snapshot: Snapshot, *, is_brief: bool
+    ) -> None:
         """``is_brief``: the sheet serves few decisions."""
-        changes = snapshot.table.changes
-        self._profile, self._by_domain, self._asked, self._idle = profile, by_domain, asked, idle
+        changes, asked = snapshot.table.changes, split.asked
+        self._profile, self._by_domain, self._asked, self._idle = by_domain.profile, by_domain, asked, split.idle
         self._columns, self.on_rows = columns, columns[-1]
         self._is_brief = is_brief
         self.arrangement, self._nodes_seen, self.position = changes.arrangement, changes.nodes, changes.position
@@ -239,15 +249,16 @@ class Sheet:
             return Quick(self._first_best(snapshot, ring_position(pod.uid, seed)), self._count, self._found)
         if self._of_rooms is not None:
             self._add_up()
-        found, narrowed = self._pre_filtered(pod, snapshot)
-        if found is None:
+        left = self._pre_filtered(pod, snapshot)
+        if left is None:
             return None
+        found, narrowed = left
         rivals = self._rivals(pod, snapshot, nominated) if nominated else None
         if narrowed is None and rivals is None:
             quick = self._decide_by_domain(pod, snapshot, found, seed)
             if quick is not None:
                 return self._counted(quick, None) if quick.feasible else None
-        return self._counted(self._decide_by_row(pod, snapshot, found, narrowed, rivals, seed), narrowed)
+        return self._counted(self._decide_by_row(pod, snapshot, left, rivals, seed), narrowed)
 
     def _first_best(self, snapshot: Snapshot, start: int) -> int:
         """Return the row with the highest total; where several share it, the first at or after ``start`` on the ring."""
@@ -304,19 +315,19 @@ class Sheet:
         """Return the rows that no Filter plugin refuses, without regard to nominated pods."""
         if self._of_rooms is not None:
             self._add_up()
-        found = None if self._refused else self._pre_filtered(pod, snapshot)
-        if found is None or found[0] is None:
+        left = None if self._refused else self._pre_filtered(pod, snapshot)
+        if left is None:
             return Feasible(np.zeros(len(self._total), dtype=bool), 0, self._found)
         if self._is_for_all:
             return Feasible(self.allowed, self._count, self._found, frozenset())
         beside = None
-        if self._narrowed is None and found[1] is None:
+        if self._narrowed is None and left.narrowed is None:
             asked = (*self._asked.pre_filter, *self._asked.filter)
-            beside = frozenset([step.name for step in asked if step.name not in found[0].skipped])
-        rows = self._feasible(pod, snapshot, found[0], found[1], None)
+            beside = frozenset([step.name for step in asked if step.name not in left.found.skipped])
+        rows = self._feasible(pod, snapshot, left, None)
         if rows is None:
-            return Feasible(self.allowed, self._count, found[0], beside)
-        return Feasible(rows, int(np.count_nonzero(rows)), found[0], beside)
+            return Feasible(self.allowed, self._count, left.found, beside)
+        return Feasible(rows, int(np.count_nonzero(rows)), left.found, beside)
 
     def lacks_room(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Return whether no row is feasible, and of plugins that read a row's pods only the fit of resources refuses."""
@@ -338,15 +349,16 @@ class Sheet:
             for varying, highest in zip(self._varying, self._highest, strict=True):
                 if not varying.reaches(highest, self._total, closed, snapshot.nodes):
                     return None  # the scores of the open rows may depend on a lower one
-        totals, start = self._ring_of(snapshot), ring_position(pod.uid, seed)
-        pick = self._by_domain.pick(totals, self._count, closed, self._asked, found, pod, snapshot, start)
+        if self._by_domain.needs_rows(pod):
+            return None
+        rows = OpenRows(self._ring_of(snapshot), self._count, closed, snapshot)
+        pick = self._by_domain.pick(rows, self._asked, found, pod, ring_position(pod.uid, seed))
         return None if pick is None else Quick(pick.row, pick.feasible, found)
 
     def _decide_by_row(
-        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None,
-        rivals: Rivals | BoolArray | None, seed: int,
-    ) -> Quick | None:  # fmt: skip
-        feasible = self._feasible(pod, snapshot, found, narrowed, rivals)
+        self, pod: PodInfo, snapshot: Snapshot, left: _Left, rivals: Rivals | BoolArray | None, seed: int
+    ) -> Quick | None:
+        feasible, found = self._feasible(pod, snapshot, left, rivals), left.found
         rows = np.flatnonzero(self.allowed if feasible is None else feasible)
         if not len(rows):
             return None
@@ -367,21 +379,18 @@ class Sheet:
         best = rows[totals == totals.item(totals.argmax())]
         return Quick(draw(snapshot.table, best, pod.uid, seed), len(rows), found)
 
-    def _pre_filtered(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PreFiltered | None, BoolArray | None]:
-        """Run the PreFilter plugins that run for each pod. Return the results, None if a plugin rejected the pod; and the rows
-        that these plugins left, None for all."""
+    def _pre_filtered(self, pod: PodInfo, snapshot: Snapshot) -> _Left | None:
+        """Run the PreFilter plugins that run for each pod; None if one of them rejects the pod."""
         if not self._asked.pre_filter:
-            return self._found, None
+            return _Left(self._found)
         states, skipped, narrowed, refused = ask_pre_filters(self._asked.pre_filter, pod, snapshot)
         if refused:
-            return None, None
-        return PreFiltered({**self._found.states, **states}, self._found.skipped | skipped), narrowed
+            return None
+        return _Left(PreFiltered({**self._found.states, **states}, self._found.skipped | skipped), narrowed)
 
-    def _feasible(
-        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None,
-        rivals: Rivals | BoolArray | None,
-    ) -> BoolArray | None:  # fmt: skip
+    def _feasible(self, pod: PodInfo, snapshot: Snapshot, left: _Left, rivals: Rivals | BoolArray | None) -> BoolArray | None:
         """Return which rows are feasible; None if they are exactly those that the columns allow."""
+        found, narrowed = left
         feasible = None if narrowed is None else self.allowed & narrowed
         for step in self._asked.filter:
             if step.name not in found.skipped:
@@ -400,8 +409,9 @@ class Sheet:
 
     def _fits_beside(self, rivals: Sequence[PodInfo], row: int, pod: PodInfo, snapshot: Snapshot, found: PreFiltered) -> bool:
         """Return whether a row is feasible with its nominated pods. If plugins read only sums, equal sums share one answer."""
+        asked = FilterInput(self._profile, found, pod)
         if not self.on_rows.plan.by_room or self._asked.filter:
-            return judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
+            return judge_with_nominated(asked, snapshot, row, rivals) is None
         present = snapshot.table.pods[row]
         key = (
             snapshot.table.rooms.followed().cells[row],
@@ -411,7 +421,7 @@ class Sheet:
         if fits is None:
             if len(self._crowded) >= _CROWDED_KEPT:
                 self._crowded.clear()
-            fits = self._crowded[key] = judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
+            fits = self._crowded[key] = judge_with_nominated(asked, snapshot, row, rivals) is None
         return fits
 
     def _asked_scores_of(
@@ -427,6 +437,13 @@ class Sheet:
             weighted = scores if weight == 1 else scores * weight
             total = weighted if total is None else total + weighted
         return total
+
+
+class _Left(NamedTuple):
+    """What the PreFilter plugins that run for each pod left of the rows: their results, and the rows, None for all."""
+
+    found: PreFiltered
+    narrowed: BoolArray | None = None
 
 
 class ShapeRoute(NamedTuple):

@@ -19,7 +19,7 @@ from moorage.core.cycle.judges import Steps
 from moorage.core.cycle.one_look import OneLook
 from moorage.core.cycle.pinned_pods import PinnedPods
 from moorage.core.cycle.pod_signatures import GROUPS, KnownShape, Recent, Signed, Signer
-from moorage.core.cycle.sheet import ShapeRoute, Sheet
+from moorage.core.cycle.sheet import ShapeRoute, Sheet, Split
 from moorage.core.preemption.what_if import Nominated
 from moorage.errors import PluginError
 from moorage.framework.profile import Profile
@@ -68,7 +68,7 @@ class Sheets:
         self._signer = Signer(steps.values(), always_asked, on_nodes)
         self._groups = [Steps(profile, frozenset(names)) for names in self._signer.groups]
         self._columns = Columns()
-        self._splits: dict[tuple[frozenset[str], frozenset[str]], tuple[Steps, Steps, frozenset[str]]] = {}
+        self._splits: dict[tuple[frozenset[str], frozenset[str]], Split] = {}
         self._by_domain = ByDomain(profile)
         forms = [step.reuse.narrows_to for step in profile.at("preFilter")]
         #: What names the nodes that PreFilter plugins narrow the search to.
@@ -274,10 +274,10 @@ class Sheets:
 
     def _make(self, signed: Signed, pod: PodInfo, snapshot: Snapshot, *, keep: bool) -> Sheet:
         """Return a new sheet."""
-        asked, on_rows, idle = self._split(signed)
+        split = self._split(signed)
         columns = self._on_nodes(signed, pod, snapshot)
-        columns.append(self._columns.of(signed.rows, on_rows, pod, snapshot, reads_pods=True, keep=keep))
-        return Sheet(self._profile, self._by_domain, asked, idle, columns, snapshot, is_brief=not keep)
+        columns.append(self._columns.of(signed.rows, split.on_rows, pod, snapshot, keep=keep))
+        return Sheet(self._by_domain, split, columns, snapshot, is_brief=not keep)
 
     def _derive(self, signed: Signed, pod: PodInfo, snapshot: Snapshot) -> Sheet:
         """Return the sheet for the rows after an open transaction added or removed nodes."""
@@ -293,7 +293,7 @@ class Sheets:
     def columns_of(self, pod: PodInfo, snapshot: Snapshot) -> tuple[list[KeyColumn], frozenset[str]]:
         """Return the columns by which a pod was just decided, and the plugins that were idle; for looking into them."""
         signed = self._signer.sign(pod, snapshot).signed
-        _, _, idle = self._split(signed)
+        idle = self._split(signed).idle
         columns = self._on_nodes(signed, pod, snapshot)
         kept = self._sheets.get(signed.key)
         columns += [] if kept is None else [kept.on_rows]
@@ -306,17 +306,17 @@ class Sheets:
         for key in signed.nodes:
             column = columns.kept.get(key)
             if column is None or column.nodes_seen != nodes:
-                column = columns.of(key, groups[key % GROUPS], pod, snapshot, reads_pods=False)
+                column = columns.of(key, groups[key % GROUPS], pod, snapshot)
             found.append(column)
         return found
 
-    def _split(self, signed: Signed) -> tuple[Steps, Steps, frozenset[str]]:
-        """Return the plugins that run for each pod, those of the last column, and PreFilter plugins with nothing to do."""
+    def _split(self, signed: Signed) -> Split:
+        """Return which plugins run for each pod, which fill the last column, and which have nothing to do."""
         found = self._splits.get((signed.asked, signed.idle))
         if found is None:
             idle = signed.idle.intersection([step.name for step in self._profile.at("preFilter")])
             on_rows = self._on_rows - signed.asked - signed.idle
-            found = Steps(self._profile, signed.asked), Steps(self._profile, on_rows), idle
+            found = Split(Steps(self._profile, signed.asked), Steps(self._profile, on_rows, reads_pods=True), idle)
             self._splits[signed.asked, signed.idle] = found
         return found
 

@@ -14,10 +14,12 @@ from typing import Any, Final
 import numpy as np
 
 from moorage.core.cycle.column import KeyColumn
+from moorage.core.cycle.cycle_input import CycleInput
 from moorage.core.cycle.decision import Decision, Quick
 from moorage.core.cycle.search import draw
 from moorage.core.cycle.sheet import ShapeRoute
 from moorage.core.cycle.sheets import Sheets
+from moorage.core.preemption.filter_input import FilterInput
 from moorage.core.preemption.what_if import Nominated, judge_nominated
 from moorage.errors import PluginError
 from moorage.framework.plugin_runner import refused_rows, run_filter, run_pre_filter, run_score, scored
@@ -93,11 +95,12 @@ class VerifiedPath(Sheets):
         self._distrust(suspects, pod, _words(quick.row, quick.feasible, snapshot), _words(*expected, snapshot))
         return None
 
-    def confirms(self, failed: Decision, snapshot: Snapshot, seed: int, nominated: Nominated) -> bool:
+    def confirms(self, failed: Decision, seed: int, given: CycleInput) -> bool:
         """Repeat a failure that was kept, if it is its turn. Return False if the pod fits now."""
         if not self._verification.is_due():
             return True
-        row, feasible = _decided(self._given, PodInfo(failed.pod.pod), snapshot, seed, nominated)
+        snapshot = given.snapshot
+        row, feasible = _decided(self._given, PodInfo(failed.pod.pod), snapshot, seed, given.nominated)
         if row >= 0:
             suspects = _custom(self._given, failed.rejected_by) or set(failed.rejected_by)
             self._distrust(suspects, failed.pod, _words(-1, 0, snapshot), _words(row, feasible, snapshot))
@@ -128,7 +131,7 @@ def _decided(profile: Profile, pod: PodInfo, snapshot: Snapshot, seed: int, nomi
     verdicts, view = Verdicts(len(table)), snapshot.nodes if found.nodes is None else NodeView(snapshot, rows)
     run_filter(profile, found, pod, view, verdicts)
     if nominated:
-        judge_nominated(profile, found, pod, view, verdicts, nominated)
+        judge_nominated(FilterInput(profile, found, pod), view, verdicts, nominated)
     feasible = rows[verdicts.ids[rows] == 0]
     if len(feasible) < 2 or not profile.at("score"):
         return (draw(table, feasible, pod.uid, seed), len(feasible)) if len(feasible) else (-1, 0)

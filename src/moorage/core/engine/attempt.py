@@ -6,9 +6,10 @@ decisions are carried out.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.cycle_input import CycleInput
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.binding_cycle import BindingCycle
@@ -40,26 +41,24 @@ class SchedulingAttempt(Protocol):
         """Requeue every pod without reporting a decision."""
 
 
+class Stages(NamedTuple):
+    """What an attempt goes through: a decision; then binding, or what follows a failure."""
+
+    cycle: Cycle
+    binding_cycle: BindingCycle
+    failure_handler: FailureHandler
+
+
 class PodAttempt:
     """An attempt to schedule one pod."""
 
     __slots__ = ("_binding_cycle", "_cycle", "_failure_handler", "_queued", "_scope", "_state")
 
-    def __init__(
-        self,
-        queued: QueuedPod,
-        state: EngineState,
-        cycle: Cycle,
-        binding_cycle: BindingCycle,
-        failure_handler: FailureHandler,
-        scope: SearchScope,
-    ) -> None:
+    def __init__(self, queued: QueuedPod, state: EngineState, stages: Stages, scope: SearchScope) -> None:
         self._queued = queued
         self._scope = scope
         self._state = state
-        self._cycle = cycle
-        self._binding_cycle = binding_cycle
-        self._failure_handler = failure_handler
+        self._cycle, self._binding_cycle, self._failure_handler = stages
 
     @property
     def key(self) -> str:
@@ -72,7 +71,7 @@ class PodAttempt:
     def run(self) -> Asking[None]:
         state = self._state
         decision = yield from self._cycle.deciding(
-            self._profile, self._queued.pod, state.cluster.snapshot, state.queue.nominated, self._scope
+            CycleInput(self._profile, self._queued.pod, state.cluster.snapshot, state.queue.nominated, self._scope)
         )
         for error in decision.done_without:
             state.outbox.fault(error)

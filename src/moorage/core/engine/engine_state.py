@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from moorage.api.feature_gates import FeatureGates
 from moorage.core.binding.binding import Binding
@@ -14,7 +14,8 @@ from moorage.core.engine.facts import Phase
 from moorage.core.engine.outbox import Outbox
 from moorage.core.engine.outside import OutsideData, Retries
 from moorage.core.engine.placer import Placer
-from moorage.core.queue import ASSIGNED_POD_DELETE, QueuedPod, SchedulingQueue
+from moorage.core.queue import ASSIGNED_POD_DELETE, QueuedPod, QueueTimes, SchedulingQueue
+from moorage.core.queue.scheduling_queue import STANDARD_TIMES
 from moorage.framework.profile import Profile
 from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
@@ -29,6 +30,20 @@ class EngineParts:
 
 
 STANDARD_PARTS: Final = EngineParts()
+
+
+class EngineSettings(NamedTuple):
+    """How a scheduler runs, beside its configuration.
+
+    ``max_disks`` is the value of ``KUBE_MAX_PD_VOLS`` for plugins of earlier releases.
+    """
+
+    times: QueueTimes = STANDARD_TIMES
+    max_disks: int | None = None
+    parts: EngineParts = STANDARD_PARTS
+
+
+STANDARD_SETTINGS: Final = EngineSettings()
 _AUTHORS: Final = ('running Bind plugin "DefaultBinder": ',)
 
 

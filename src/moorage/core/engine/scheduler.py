@@ -19,9 +19,9 @@ from moorage.api.pod_groups import PodGroup
 from moorage.core.binding.binding import Binding
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
-from moorage.core.engine.attempt import PodAttempt, SchedulingAttempt
+from moorage.core.engine.attempt import PodAttempt, SchedulingAttempt, Stages
 from moorage.core.engine.binding_cycle import BindingCycle
-from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts, EngineState
+from moorage.core.engine.engine_state import STANDARD_SETTINGS, EngineSettings, EngineState
 from moorage.core.engine.event_handlers import EventHandlers
 from moorage.core.engine.extender_session import ExtenderSession
 from moorage.core.engine.facts import NO_LONGER_WANTED, BindsDone, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
@@ -51,8 +51,7 @@ class Scheduler:
     """Queue, cluster and cycle for a set of profiles.
 
     ``build_profiles`` gets the scheduler as the plugins' handle and returns the profiles, which share one QueueSort plugin.
-    Times are seconds on any clock that never goes back; the same clock for every call. ``max_disks`` is the value of
-    ``KUBE_MAX_PD_VOLS`` for plugins of earlier releases.
+    Times are seconds on any clock that never goes back; the same clock for every call.
     """
 
     def __init__(
@@ -60,29 +59,22 @@ class Scheduler:
         cycle: Cycle,
         gates: FeatureGates,
         build_profiles: Callable[[Handle], Mapping[str, Profile]],
-        *,
-        initial_backoff_s: float = 1.0,
-        max_backoff_s: float = 10.0,
-        max_unschedulable_s: float = 300.0,
-        max_disks: int | None = None,
-        parts: EngineParts = STANDARD_PARTS,
+        settings: EngineSettings = STANDARD_SETTINGS,
     ) -> None:
         self.cycle = cycle
-        self.max_disks = max_disks
-        self.state = state = EngineState(gates, parts.cluster)
+        self.max_disks = settings.max_disks
+        self.state = state = EngineState(gates, settings.parts.cluster)
         if cycle.verification is not None:
             cycle.verification.on_difference = state.outbox.fault
         self.preemption = PreemptionExecutor(state)
         state.profiles = profiles = build_profiles(self)
         self._reads_outside = any(profile.outside for profile in profiles.values())
         state.cluster.custom_kinds = frozenset(map(str, self.named_kinds.kinds))
-        state.queue = parts.queue(
+        state.queue = settings.parts.queue(
             sort_key(next(iter(profiles.values())).at("queueSort")[0], state.outbox.fault),
             {name: queue_profile(profile, cycle.extenders, gates) for name, profile in profiles.items()},
             on_fault=state.outbox.fault,
-            initial_backoff_s=initial_backoff_s,
-            max_backoff_s=max_backoff_s,
-            max_unschedulable_s=max_unschedulable_s,
+            times=settings.times,
             gates=gates,
         )
         if gates.serves("CompositePodGroup"):
@@ -357,7 +349,7 @@ class Scheduler:
         return self.pod_groups.attempt_for(pods) if pods else None
 
     def _attempt_of(self, queued: QueuedPod, scope: SearchScope) -> PodAttempt:
-        return PodAttempt(queued, self.state, self.cycle, self.binding_cycle, self.failure_handler, scope)
+        return PodAttempt(queued, self.state, Stages(self.cycle, self.binding_cycle, self.failure_handler), scope)
 
     def skip(self, queued: QueuedPod) -> bool:
         """End the attempt for a pod that is being deleted or already assumed. Returns False for any other."""

@@ -23,6 +23,7 @@ from moorage.api.pod_groups import PodGroup
 from moorage.core.binding.binding import Binding
 from moorage.core.binding.binding_plugins import permit, reserve, unreserve
 from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.cycle_input import CycleInput
 from moorage.core.cycle.decision import Decision
 from moorage.core.cycle.search import EVERYWHERE, SearchScope, draw_by_name
 from moorage.core.extenders.consultation import Asking
@@ -329,7 +330,7 @@ class GroupCycle(Struct, eq=False):
     def _decide(self, pod: PodInfo, scope: SearchScope) -> Asking[Decision]:
         profile, snapshot, nominated = self.group.profile, self.cluster.snapshot, self.queue.nominated
         if self.cycle.extenders:
-            return (yield from self.cycle.deciding(profile, pod, snapshot, nominated, scope))
+            return (yield from self.cycle.deciding(CycleInput(profile, pod, snapshot, nominated, scope)))
         return self.cycle.decide(profile, pod, snapshot, nominated, scope)
 
     def _take_back(self, entry: AssumedMember) -> None:

@@ -56,14 +56,20 @@ class PreemptionSearch:
     fitting: list[int]
 
 
-def find_candidates(
-    attempt: Attempt, budgets: Budgets, percentage: int, absolute: int, ranking: Ranking, units: Units | None = None
-) -> PreemptionSearch:
+class VictimRules(NamedTuple):
+    """Which pods of a node go, and which go first. With ``units``, groups are victims as a whole."""
+
+    budgets: Budgets
+    ranking: Ranking
+    units: Units | None = None
+
+
+def find_candidates(attempt: Attempt, percentage: int, absolute: int, rules: VictimRules) -> PreemptionSearch:
     """Try the nodes that Filter refused for reasons that eviction might resolve, until there are enough candidates.
 
     Enough are ``percentage`` percent of those nodes and at least ``absolute``, one of which violates no budget. kube-scheduler
     starts at a random node. This search starts with the oldest node, or, if there are more nodes than candidates wanted, at an
-    offset that depends only on the pod's UID. With ``units``, groups are victims as a whole.
+    offset that depends only on the pod's UID.
     """
     rows = attempt.verdicts.rows_with(Code.UNSCHEDULABLE)
     rows = rows[np.argsort(attempt.snapshot.table.arrival.view[rows], kind="stable")]
@@ -75,7 +81,7 @@ def find_candidates(
     verdicts = Verdicts(len(attempt.verdicts))
     verdicts.refuse(np.arange(len(verdicts)), Status(Code.UNRESOLVABLE, "", (NOT_HELPFUL,)))
     missing = lambda: wanted - len(within) - len(beyond)  # noqa: E731
-    for batch in _tried(attempt, _turned(rows, wanted, attempt.pod.uid), missing, budgets, ranking, units):
+    for batch in _tried(attempt, _turned(rows, wanted, attempt.pod.uid), missing, rules):
         if batch.refuses_all(verdicts):
             continue
         rows_of: dict[int, tuple[Status, list[int]]] = {}
@@ -163,15 +169,14 @@ class _Batch:
             yield row, known[row] if row in known else self._alone(row)
 
 
-def _tried(
-    attempt: Attempt, rows: _Rows, missing: Callable[[], int], budgets: Budgets, ranking: Ranking, units: Units | None
-) -> Iterator[_Batch]:
+def _tried(attempt: Attempt, rows: _Rows, missing: Callable[[], int], rules: VictimRules) -> Iterator[_Batch]:
     """Yield the rows in batches, in order.
 
     Rows of a batch are tried together where possible: first as many rows as candidates are ``missing``, then twice as many as
     are still missing. The minimum size of a batch grows fourfold each time, so that a search that finds few candidates has few
     batches.
     """
+    budgets, ranking, units = rules
     start, least, factor = 0, _BATCH, 1
     while start < len(rows):
         size = max(factor * missing(), least)
@@ -190,10 +195,11 @@ def _tried(
             ranked = ranking.of(attempt.snapshot.table, together)
             with many as nodes:
                 answers = select_victims_everywhere(attempt.pod, nodes, ranked, together, budgets)
-        yield _Batch(chunk, chunk[~lesser], together, answers, lambda row: _on_one_node(attempt, row, budgets, ranking, units))
+        yield _Batch(chunk, chunk[~lesser], together, answers, lambda row: _on_one_node(attempt, row, rules))
 
 
-def _on_one_node(attempt: Attempt, row: int, budgets: Budgets, ranking: Ranking, units: Units | None) -> Victims | Status:
+def _on_one_node(attempt: Attempt, row: int, rules: VictimRules) -> Victims | Status:
+    budgets, ranking, units = rules
     with attempt.what_if(row) as node:
         if units is not None and units.grouped(row):
             return select_units(attempt.pod, row, node, units.on(row), budgets)

@@ -35,13 +35,11 @@ def preempt(
     potential: Potential,
     admits: Admits = lambda gone: True,
     *,
-    no_victims: str = "No victims found on node {node} for preemptor pod {pod}",
     not_admitted: str = "preemption is not admitted",
 ) -> PostFilterResult:
     """Find the pods to evict for ``pod``, and return what PostFilter answers.
 
-    ``no_victims`` and ``not_admitted`` are the reasons for nodes without a potential victim, and for those where ``admits``
-    refuses the pod although all potential victims are gone.
+    ``not_admitted`` is the reason for nodes where ``admits`` refuses the pod although all potential victims are gone.
     """
     table = attempt.snapshot.table
     budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
@@ -53,7 +51,7 @@ def preempt(
         with attempt.what_if(row) as node:
             may_go = list(potential(pod, node.node))
             if not may_go:
-                text = no_victims.format(node=table.nodes[row].name, pod=pod.name)
+                text = f"No victims found on node {table.nodes[row].name} for preemptor pod {pod.name}"
                 verdicts.refuse(row, Status(Code.UNRESOLVABLE, "", (text,)))
                 continue
             found = _victims(node, may_go, budgets, admits, not_admitted)

@@ -59,17 +59,17 @@ class Units:
 
     def __init__(self, snapshot: Snapshot, *, earliest: bool, trees: bool = False) -> None:
         self._composites: Mapping[str, CompositePodGroup] = snapshot.objects(CompositePodGroup) if trees else {}
-        self._table = snapshot.table
+        self.table = snapshot.table
         self._groups: Mapping[str, PodGroup] = snapshot.objects(PodGroup)
         self._snapshot = snapshot
-        self._earliest = earliest
+        self.earliest = earliest
 
     def _group_of(self, pod: PodInfo) -> PodGroup | None:
         return self._groups.get(group_key(pod) or "")
 
     def grouped(self, row: int) -> bool:
         """Return whether a pod of a known group is on the row."""
-        return any(pod.spec.scheduling_group and self._group_of(pod) for pod in self._table.pods[row].values())
+        return any(pod.spec.scheduling_group and self._group_of(pod) for pod in self.table.pods[row].values())
 
     def priority(self, pod: PodInfo) -> int:
         """Return the priority that a pod has as a victim: that of its group, if it is known."""
@@ -99,37 +99,37 @@ class Units:
     def all(self) -> list[Unit]:
         """Return all placed pods and groups as units, in the order of the nodes and of the pods on them."""
         units: dict[str, Unit] = {}
-        for row in self._table.rows_in_turn().tolist():
-            for pod in self._table.pods[row].values():
+        for row in self.table.rows_in_turn().tolist():
+            for pod in self.table.pods[row].values():
                 whole = self._whole(pod)
                 if whole is not None:
-                    priority = self.priority(pod) if self._earliest else whole.priority
-                    made = Unit(priority, [], self._earliest, isinstance(whole, CompositePodGroup))
+                    priority = self.priority(pod) if self.earliest else whole.priority
+                    made = Unit(priority, [], self.earliest, isinstance(whole, CompositePodGroup))
                     unit = units.setdefault(f"group {entry_key(whole)}", made)
                 else:
-                    unit = units[f"pod {pod.uid}"] = Unit(self.priority(pod) if self._earliest else pod.priority)
+                    unit = units[f"pod {pod.uid}"] = Unit(self.priority(pod) if self.earliest else pod.priority)
                 unit.pods.append((row, pod))
         return list(units.values())
 
     def on(self, row: int) -> list[Unit]:
         """Return the units with a pod on the row, in the order of its pods, each with its pods on all rows."""
         units: dict[str, Unit] = {}
-        for pod in self._table.pods[row].values():
+        for pod in self.table.pods[row].values():
             whole = self._whole(pod)
             if whole is None:
                 units[f"pod {pod.uid}"] = Unit(self.priority(pod), [(row, pod)])
             elif f"group {entry_key(whole)}" not in units:
                 is_tree = isinstance(whole, CompositePodGroup)
-                made = Unit(self.priority(pod), list(self._placed(whole)), self._earliest, is_tree)
+                made = Unit(self.priority(pod), list(self._placed(whole)), self.earliest, is_tree)
                 units[f"group {entry_key(whole)}"] = made
         return list(units.values())
 
     def _placed(self, whole: AnyGroup) -> Iterator[tuple[int, PodInfo]]:
         for known in below(whole, self._snapshot).pods(self._snapshot):
             for uid, node in known.nodes.items():
-                row, pod = self._table.row_of.get(node), known.pod(uid)
+                row, pod = self.table.row_of.get(node), known.pod(uid)
                 if row is not None and pod is not None:
-                    yield row, self._table.pods[row].get(uid, pod)
+                    yield row, self.table.pods[row].get(uid, pod)
 
 
 def select_units(pod: PodInfo, row: int, node: WhatIf, units: Iterable[Unit], budgets: Budgets) -> Victims | Status:

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from moorage.core.preemption.filter_input import FilterInput
 from moorage.framework.plugin_runner import UNTOLD, ask, drained, run_filter, shifted, told_alone
-from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import Status, Verdicts
@@ -39,8 +39,8 @@ def contenders(nominated: Iterable[PodInfo], pod: PodInfo) -> list[PodInfo]:
     return [other for other in nominated if other.uid != pod.uid and other.priority >= pod.priority]
 
 
-class OneNode:
-    """One node with pods added and removed, until the block ends.
+class Fewer(NamedTuple):
+    """The plugins that have to run again while pods move on a node that the pod has fitted.
 
     ``rest`` is the profile without the Filter plugins that do not read pods. Once the pod has fitted, only ``rest`` runs.
     If it is None, all plugins run every time.
@@ -50,19 +50,27 @@ class OneNode:
     was added.
     """
 
+    rest: Profile | None = None
+    summing: Profile | None = None
+    ignored: Callable[[PodInfo], bool] | None = None
+
+
+_ALL_AGAIN: Final = Fewer()
+
+
+class OneNode:
+    """One node with pods added and removed, until the block ends."""
+
     def __init__(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, row: int, nominated: Sequence[PodInfo],
-        rest: Profile | None = None, summing: Profile | None = None, ignored: Callable[[PodInfo], bool] | None = None,
-    ) -> None:  # fmt: skip
-        self._profile = profile
-        self._found = found
-        self._pod = pod
+        self, asked: FilterInput, snapshot: Snapshot, row: int, nominated: Sequence[PodInfo], fewer: Fewer = _ALL_AGAIN
+    ) -> None:
+        self._profile = asked.profile
+        self._found = asked.found
+        self._pod = asked.pod
         self._snapshot = snapshot
         self._row = row
-        self._nominated = contenders(nominated, pod)
-        self._rest = rest
-        self._summing = summing
-        self._ignored = ignored
+        self._nominated = contenders(nominated, asked.pod)
+        self._rest, self._summing, self._ignored = fewer
         #: The ignored pods that are out of the sums.
         self._out: dict[str, PodInfo] = {}
         #: True while only sums have changed since the pod last fitted.
@@ -142,7 +150,7 @@ class OneNode:
         """Call ``ask`` with the contending nominated pods added to the node; None if there are none."""
         if not self._nominated:
             return None
-        with OneNode(self._profile, self._found, self._pod, self._snapshot, self._row, ()) as crowded:
+        with OneNode(FilterInput(self._profile, self._found, self._pod), self._snapshot, self._row, ()) as crowded:
             present = self._snapshot.table.pods[self._row]
             for other in self._nominated:
                 if other.uid not in present:
@@ -165,12 +173,11 @@ class ManyNodes:
     """
 
     def __init__(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, rows: npt.NDArray[np.intp], rest: Profile,
-        rivals: IntArray | None = None,
-    ) -> None:  # fmt: skip
-        self._profile = profile
-        self._found = found
-        self._pod = pod
+        self, asked: FilterInput, snapshot: Snapshot, rows: npt.NDArray[np.intp], rest: Profile, rivals: IntArray | None = None
+    ) -> None:
+        self._profile = asked.profile
+        self._found = asked.found
+        self._pod = asked.pod
         self._snapshot = snapshot
         self._rows = rows
         self._rest = rest
@@ -257,9 +264,7 @@ class ManyNodes:
             self.shift(at, -self._rivals[at])
 
 
-def judge_nominated(
-    profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts, nominated: Nominated
-) -> None:
+def judge_nominated(asked: FilterInput, nodes: NodeView, verdicts: Verdicts, nominated: Nominated) -> None:
     """Filter the rows of a view that have contending nominated pods again, with those pods added.
 
     ``verdicts`` holds the results of Filter without them.
@@ -267,7 +272,7 @@ def judge_nominated(
     Source  framework/runtime/framework.go, RunFilterPluginsWithNominatedPods
     """
     snapshot = nodes.snapshot
-    attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
+    attempt = FailedAttempt(asked, snapshot, verdicts, nominated)
     rows = attempt.contended_among(nodes)
     if not len(rows):
         return
@@ -282,21 +287,19 @@ def judge_nominated(
             verdicts.refuse(rows[ids == number], status)
         return
     for row in rows.tolist():
-        status = judge_with_nominated(profile, found, pod, snapshot, row, attempt.nominated(row))
+        status = judge_with_nominated(asked, snapshot, row, attempt.nominated(row))
         if status is None:
             verdicts.accept(row)
         else:
             verdicts.refuse(row, status)
 
 
-def judge_with_nominated(
-    profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, row: int, nominated: Sequence[PodInfo]
-) -> Status | None:
+def judge_with_nominated(asked: FilterInput, snapshot: Snapshot, row: int, nominated: Sequence[PodInfo]) -> Status | None:
     """Filter one row that has nominated pods.
 
     Source  framework/runtime/framework.go, RunFilterPluginsWithNominatedPods
     """
-    with OneNode(profile, found, pod, snapshot, row, nominated) as node:
+    with OneNode(asked, snapshot, row, nominated) as node:
         return node.refused_by()
 
 
@@ -304,22 +307,22 @@ class FailedAttempt:
     """A failed attempt, as PostFilter plugins receive it: the pod, the snapshot, the verdicts, and what-ifs."""
 
     def __init__(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
-        *, consults: bool = False,
-    ) -> None:  # fmt: skip
-        self.pod = pod
+        self, asked: FilterInput, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated, *, consults: bool = False
+    ) -> None:
+        self.pod = asked.pod
         self.snapshot = snapshot
         self.verdicts = verdicts
-        self.found = found
+        self.found = asked.found
         self.consults = consults
-        self._profile = profile
+        self._asked = asked
+        self._profile = asked.profile
         self._nominated = nominated
 
     def what_if(self, row: int) -> OneNode:
         """Open a what-if on one row; use it as a context manager."""
         ignored = None if any(step.reuse.ignores is None for step in self._following) else self._is_ignored
-        nominated = self.nominated(row)
-        return OneNode(self._moving, self.found, self.pod, self.snapshot, row, nominated, self._rest, self._summing, ignored)
+        asked = FilterInput(self._moving, self.found, self.pod)
+        return OneNode(asked, self.snapshot, row, self.nominated(row), Fewer(self._rest, self._summing, ignored))
 
     def _is_ignored(self, other: PodInfo) -> bool:
         """Return whether a pod is of lower priority, and all plugins that follow pods ignore it."""
@@ -343,7 +346,7 @@ class FailedAttempt:
             rivals = self._rivals(rows)
             if rivals is None:
                 return None
-        return ManyNodes(self._profile, self.found, self.pod, self.snapshot, rows, self._summing, rivals)
+        return ManyNodes(self._asked, self.snapshot, rows, self._summing, rivals)
 
     def ignored(self, rows: npt.NDArray[np.intp]) -> BoolArray:
         """Return a mask of the rows on which all plugins that follow pods ignore the pods that may move; shape of ``rows``.

@@ -12,9 +12,9 @@ from moorage.core.queue.cluster_events import (
 from moorage.core.queue.hints import wakes_of
 from moorage.core.queue.pre_enqueue import QueueProfile
 from moorage.core.queue.queued_pod import PendingPod, QueuedPod, QueuePlace
-from moorage.core.queue.scheduling_queue import SchedulingQueue
+from moorage.core.queue.scheduling_queue import QueueTimes, SchedulingQueue
 
 __all__ = [
-    "ASSIGNED_POD_ADD", "ASSIGNED_POD_DELETE", "UNSCHEDULED_POD_ADD", "PendingPod", "QueuePlace", "QueueProfile", "QueuedPod",
-    "SchedulingQueue", "assigned_pod_events", "node_events", "object_events", "pod_changes", "wakes_of",
+    "ASSIGNED_POD_ADD", "ASSIGNED_POD_DELETE", "UNSCHEDULED_POD_ADD", "PendingPod", "QueuePlace", "QueueProfile", "QueueTimes",
+    "QueuedPod",     "SchedulingQueue", "assigned_pod_events", "node_events", "object_events", "pod_changes", "wakes_of",
 ]  # fmt: skip

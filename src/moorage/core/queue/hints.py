@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Any
 
+from moorage.core.queue.in_flight import Happening
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.core.queue.unschedulable_pods import Rejecter, ShapeGroup
 from moorage.errors import RAISED, PluginError
@@ -165,22 +166,21 @@ class Hints:
         interest = self.interest(event)
         if interest is None:
             return HintOutcome.SKIP
-        pending = queued.pending_plugins
+        pending, happened = queued.pending_plugins, Happening(event, old, new)
         outcome = HintOutcome.SKIP
         for plugin, hints in interest.hints_of.get(queued.profile, {}).items():
             if plugin in pending:
-                if self._says_yes(plugin, hints, queued.pod, event, old, new):
+                if self._says_yes(plugin, hints, queued.pod, happened):
                     return HintOutcome.AT_ONCE
             elif outcome is HintOutcome.SKIP and plugin in queued.unschedulable_plugins:
-                said = self._says_yes(plugin, hints, queued.pod, event, old, new)
+                said = self._says_yes(plugin, hints, queued.pod, happened)
                 if said and not pending:
                     return HintOutcome.AFTER_BACKOFF
                 outcome = HintOutcome.AFTER_BACKOFF if said else HintOutcome.SKIP
         return outcome
 
-    def _says_yes(
-        self, plugin: str, hints: tuple[Hint | None, ...], pod: PodInfo, event: ClusterEvent, old: Any, new: Any
-    ) -> bool:
+    def _says_yes(self, plugin: str, hints: tuple[Hint | None, ...], pod: PodInfo, happened: Happening) -> bool:
+        event, old, new = happened
         for hint in hints:
             if hint is None:
                 return True
@@ -211,18 +211,16 @@ class _TimedHints(Hints):
         super().__init__(wakes, on_fault)
         self._clock, self._timer = clock, timer
 
-    def _says_yes(
-        self, plugin: str, hints: tuple[Hint | None, ...], pod: PodInfo, event: ClusterEvent, old: Any, new: Any
-    ) -> bool:
+    def _says_yes(self, plugin: str, hints: tuple[Hint | None, ...], pod: PodInfo, happened: Happening) -> bool:
         failed: list[PluginError] = []
         on_fault, self._on_fault = self._on_fault, failed.append
         begun = self._clock()
         try:
-            said = super()._says_yes(plugin, hints, pod, event, old, new)
+            said = super()._says_yes(plugin, hints, pod, happened)
         finally:
             self._on_fault = on_fault
         answer = "Error" if failed else "Queue" if said else "QueueSkip"
-        self._timer(plugin, str(event), answer, self._clock() - begun)
+        self._timer(plugin, str(happened.event), answer, self._clock() - begun)
         for fault in failed:
             on_fault(fault)
         return said

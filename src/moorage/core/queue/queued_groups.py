@@ -121,22 +121,28 @@ class GroupsOfPods:
         self._count(group, label, place)
         return queued.place
 
-    def _move_group(
-        self, group: GroupEntry, origin: QueuePlace | None, label: str, now: float, *, active: bool, checked: bool = False
-    ) -> None:
-        """Make the waiting pods of a group active, or begin their backoff. ``origin``: their place before, if they had one.
+    def _move_group(self, group: GroupEntry, origin: QueuePlace | None, label: str, now: float, *, active: bool) -> None:
+        """Make the waiting pods of a group active, or begin their backoff; all are gated if PreEnqueue gates one of them.
 
-        All wait if PreEnqueue gates one of them; it does not run again for pods that it has ``checked``.
+        ``origin``: their place before, if they had one
         """
         members = list(group.members.values())
-        if not checked and len([member for member in members if not self._gates.hold(member)]) < len(members):
-            self._gate_with(group, members, label)
-        elif active:
-            for member in members:
+        if len([member for member in members if not self._gates.hold(member)]) == len(members):
+            self._move_checked(group, origin, label, now, active=active)
+            return
+        self._gate_with(group, members, label)
+        self._count_moved(group, label, origin)
+
+    def _move_checked(self, group: GroupEntry, origin: QueuePlace | None, label: str, now: float, *, active: bool) -> None:
+        """Do the same for pods that PreEnqueue let pass."""
+        for member in list(group.members.values()):
+            if active:
                 self._make_active(member, label, now)
-        else:
-            for member in members:
+            else:
                 self._begin_backoff(member, label)
+        self._count_moved(group, label, origin)
+
+    def _count_moved(self, group: GroupEntry, label: str, origin: QueuePlace | None) -> None:
         if origin is not QueuePlace.GATED or group.place is not origin:
             self._count(group, label, origin)
 

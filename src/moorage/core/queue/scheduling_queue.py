@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import floor, inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from moorage.api.feature_gates import FeatureGates
 from moorage.core.queue.backoff import ActiveQueue, BackoffQueue, SleepingMembers, SortKey
@@ -61,13 +61,27 @@ def _by_turn(ranked: tuple[float, Any, int, QueuedPod, ShapeGroup, str]) -> tupl
     return ranked[:3]
 
 
+class QueueTimes(NamedTuple):
+    """How long pods wait, in seconds: in backoff, and unschedulable without an event that wakes them.
+
+    ``start``: when the scheduler started; scans for pods that waited too long are timed from then
+    """
+
+    initial_backoff_s: float = 1.0
+    max_backoff_s: float = 10.0
+    max_unschedulable_s: float = 300.0
+    start: float = 0.0
+
+
+STANDARD_TIMES: Final = QueueTimes()
+
+
 class SchedulingQueue(QueueInspection, GroupsOfPods):
     """See the module's docstring.
 
     ``sort_key``   the QueueSort plugin's; all profiles share one
     ``profiles``   by scheduler name
     ``on_fault``   receives the error of every plugin that fails here; the pod stays gated, or is retried
-    ``start``      when the scheduler started; scans for pods that waited too long are timed from then
     ``incoming``   (place, event) → number of pods that entered it, as ``queue_incoming_pods_total`` counts them; without those
                    of groups that are queued as one, which are ``members_in``; ``groups_in`` counts these groups
     """
@@ -81,13 +95,10 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         profiles: Mapping[str, QueueProfile],
         *,
         on_fault: Callable[[MoorageError], None],
-        initial_backoff_s: float = 1.0,
-        max_backoff_s: float = 10.0,
-        max_unschedulable_s: float = 300.0,
+        times: QueueTimes = STANDARD_TIMES,
         gates: FeatureGates = _DEFAULT_GATES,
-        start: float = 0.0,
     ) -> None:
-        self._max_unschedulable_s, self._on_fault = max_unschedulable_s, on_fault
+        self._max_unschedulable_s, self._on_fault = times.max_unschedulable_s, on_fault
         self._features = gates
         self._nominates_gated = self._features.emulated.nominates_gated_pods
         self._pop_from_backoff = gates["SchedulerPopFromBackoffQ"]
@@ -95,7 +106,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         self._groups = {} if self._grouping and gates.emulated.groups_as_one else None
         self._pods: dict[str, QueuedPod] = {}
         self._active = ActiveQueue(sort_key)
-        self._backoff = BackoffQueue(sort_key, initial_backoff_s, max_backoff_s, self._pop_from_backoff)
+        self._backoff = BackoffQueue(sort_key, times.initial_backoff_s, times.max_backoff_s, self._pop_from_backoff)
         self._parked = Unschedulable()
         self._in_flight = InFlight()
         self._gates = Gates(profiles, on_fault)
@@ -109,7 +120,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         self._no_early_pop_in = -1
         #: While facts of one moment come in: the groups of parked pods that they woke, each with the event; else None.
         self._woken: dict[ShapeGroup, str] | None = None
-        self._start = self._next_scan = start
+        self._start = self._next_scan = times.start
         self.incoming: dict[tuple[str, str], int] = Counter()
         self.members_in: Counter[tuple[str, str]] = Counter()
         self.groups_in: Counter[tuple[str, str]] = Counter()
@@ -239,7 +250,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
                 return None
             if (group := self._group_of(queued)) is not None:
                 self._take_all_out(group, queued)
-                self._move_group(group, QueuePlace.BACKOFF, _POPPED_EARLY, now, active=True, checked=True)
+                self._move_checked(group, QueuePlace.BACKOFF, _POPPED_EARLY, now, active=True)
                 self._active.discard(queued)
             else:
                 self.incoming["active", _POPPED_EARLY] += 1
@@ -402,7 +413,9 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
             groups = self._parked.rejected_by(rejecters)
             known = dict(self._hints.outcomes(interest, groups, event, old, new)) if groups else known
             parked = self._parked.in_order(known, rejecters) if known else []
-        moved = self._wake(parked, known, event, old, new, now, only) if parked else 0
+        if only is not None:
+            parked = [queued for queued in parked if only(queued.pod)]
+        moved = self._wake(parked, known, Happening(event, old, new), now) if parked else 0
         self._in_flight.record(event, old, new)
         return moved
 
@@ -412,16 +425,13 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         return bool(self._parked.entries or self._in_flight.begun_at)
 
     def _wake(
-        self, parked: list[QueuedPod], known: Mapping[QueuedPod, HintOutcome | None], event: ClusterEvent, old: Any, new: Any,
-        now: float, only: Callable[[PodInfo], bool] | None,
-    ) -> int:  # fmt: skip
+        self, parked: list[QueuedPod], known: Mapping[QueuedPod, HintOutcome | None], happened: Happening, now: float
+    ) -> int:
         """Move pods by their ``known`` outcomes; run the hints of pods without one. Return how many pods moved."""
         moved = 0
-        label = str(event)
+        label = str(happened.event)
         for queued in parked:
-            if only is not None and not only(queued.pod):
-                continue
-            outcome = known.get(queued) or self._hints.outcome(queued, event, old, new)
+            outcome = known.get(queued) or self._hints.outcome(queued, *happened)
             if outcome is HintOutcome.SKIP or not queued.parked:  # a plugin may have activated it just now
                 continue
             self._parked.discard(queued)
@@ -667,7 +677,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
         checked = from_backoff and self._pop_from_backoff
         if (group := self._group_of(queued)) is not None:
             self._take_all_out(group, queued)
-            self._move_group(group, queued.place, label, now, active=True, checked=checked)
+            (self._move_checked if checked else self._move_group)(group, queued.place, label, now, active=True)
             return queued.place
         if not checked and self._gates.hold(queued):
             return self._park(queued, label)
@@ -700,7 +710,7 @@ class SchedulingQueue(QueueInspection, GroupsOfPods):
     def _to_backoff(self, queued: QueuedPod, label: str, now: float) -> QueuePlace:
         if (group := self._group_of(queued)) is not None:
             self._take_all_out(group, queued)
-            self._move_group(group, queued.place, label, now, active=False, checked=not self._pop_from_backoff)
+            (self._move_group if self._pop_from_backoff else self._move_checked)(group, queued.place, label, now, active=False)
             return queued.place
         if self._pop_from_backoff and self._gates.hold(queued):
             return self._park(queued, label)

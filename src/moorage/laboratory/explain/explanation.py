@@ -15,8 +15,8 @@ from msgspec.structs import replace as with_fields
 from moorage.api.core import Pod
 from moorage.basis.printable import counted, some
 from moorage.core.cycle.cycle import Cycle
+from moorage.core.cycle.cycle_input import CycleInput
 from moorage.core.cycle.decision import Decision
-from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.extenders.consultation import Asking, Consultation, ExtenderAnswer, HTTPExtender, T
 from moorage.core.extenders.wire import EXTENDER, ExtenderError, Whole
 from moorage.core.preemption.what_if import Nominated
@@ -67,18 +67,9 @@ class WatchingCycle(Cycle):
 
     watched: dict[str, Callable[[Moment], None]] = field(default_factory=dict)
 
-    def deciding(
-        self,
-        profile: Profile,
-        pod: PodInfo,
-        snapshot: Snapshot,
-        nominated: Nominated | None = None,
-        scope: SearchScope = EVERYWHERE,
-        *,
-        ask: bool = True,
-    ) -> Asking[Decision]:
-        decision = yield from super().deciding(profile, pod, snapshot, nominated, scope, ask=ask)
-        self._report(Moment(profile, decision, snapshot, nominated or {}))
+    def deciding(self, given: CycleInput, *, ask: bool = True) -> Asking[Decision]:
+        decision = yield from super().deciding(given, ask=ask)
+        self._report(Moment(given.profile, decision, given.snapshot, given.nominated))
         return decision
 
     def _report(self, moment: Moment) -> None:

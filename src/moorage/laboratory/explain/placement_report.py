@@ -23,6 +23,7 @@ from moorage.api.selectors import Requirement
 from moorage.core.cycle.cycle import rate
 from moorage.core.cycle.search import draw, ring_position
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.preemption.filter_input import FilterInput
 from moorage.errors import InputError, PluginError
 from moorage.framework.plugin_runner import MAX_SCORE, Scores, ask, normalized, scored
 from moorage.framework.post_filter import PreFiltered
@@ -171,7 +172,7 @@ def choice_of(
         found, verdicts = engine_view(profile, pod, snapshot, nominated)
         if scores is None:
             feasible = np.flatnonzero(verdicts.feasible)
-            scores = rate(profile, found, pod, snapshot, feasible) if len(feasible) else None
+            scores = rate(FilterInput(profile, found, pod), snapshot, feasible) if len(feasible) else None
     except PluginError:
         return None
     at = None if scores is None else np.flatnonzero(scores.rows == snapshot.table.row_of.get(node, -1))
@@ -357,7 +358,7 @@ def _without(choice: Choice, runner_up: int) -> Iterator[Flip]:
         to = None if name is None else choice.snapshot.table.row_of[name]
     else:
         rows = np.delete(choice.scores.rows, choice.at)
-        scores = rate(choice.profile, choice.found, choice.pod, choice.snapshot, rows)
+        scores = rate(FilterInput(choice.profile, choice.found, choice.pod), choice.snapshot, rows)
         to = choice.drawn(scores.total, rows)
     yield Flip("withoutNode", f"Without {winner}: {_next(choice, to, runner_up)}", to)
 
@@ -415,7 +416,7 @@ def score_columns(scheduler: Scheduler, profiles: Mapping[str, Profile], pod: Po
         try:
             found, verdicts = engine_view(profile, free, snapshot, scheduler.queue.nominated)
             feasible = np.flatnonzero(verdicts.feasible)
-            scores = rate(profile, found, free, snapshot, feasible) if len(feasible) else None
+            scores = rate(FilterInput(profile, found, free), snapshot, feasible) if len(feasible) else None
         except PluginError as error:
             raise InputError(str(error)) from None
         plugins = [] if scores is None else list(scores.final)

@@ -14,6 +14,7 @@ from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.basis.printable import counted, some
 from moorage.core.preemption.candidates import HARMS, NOT_HELPFUL, Candidate, PreemptionSearch, choose, harm_key
+from moorage.core.preemption.filter_input import FilterInput
 from moorage.core.preemption.reprieve import NO_VICTIMS
 from moorage.core.preemption.row_importance import by_importance
 from moorage.core.preemption.what_if import FailedAttempt, Nominated
@@ -48,7 +49,7 @@ def find_preemption(
         return None
     try:
         found, verdicts = engine_view(profile, pod, snapshot, nominated)
-        attempt: Any = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
+        attempt: Any = FailedAttempt(FilterInput(profile, found, pod), snapshot, verdicts, nominated)
         return _Story(plugin, attempt, profile, nominated).found()
     except (PluginError, MoorageError):  # the verdicts show the error
         return None
@@ -173,7 +174,7 @@ class _Story:
         pod: PodInfo = self.attempt.pod
         higher = PodInfo(replace(pod.pod, spec=replace(pod.spec, priority=priority, preemption_policy=None)))
         found, verdicts = engine_view(self.profile, higher, self.attempt.snapshot, self.nominated)
-        attempt: Any = FailedAttempt(self.profile, found, higher, self.attempt.snapshot, verdicts, self.nominated)
+        attempt: Any = FailedAttempt(FilterInput(self.profile, found, higher), self.attempt.snapshot, verdicts, self.nominated)
         search = self.plugin.candidates(attempt, 0, 1)
         return bool(search.candidates or search.fitting)
 

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from moorage.api.core import Pod
 from moorage.core.cycle.cycle import judge, status_of_left_out
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.preemption.filter_input import FilterInput
 from moorage.core.preemption.what_if import Nominated, contenders, judge_with_nominated
 from moorage.errors import RAISED, PluginError
 from moorage.framework.explaining import Detail, explains, has_terms
@@ -312,12 +313,13 @@ def engine_view(
         verdicts.pre_filter = found.refused
         verdicts.refuse(np.arange(len(verdicts)), found.refused)
         return found, verdicts
+    asked = FilterInput(profile, found, pod)
     if found.nodes is None:
-        judge(profile, found, pod, snapshot.nodes, verdicts, nominated or {})
+        judge(asked, snapshot.nodes, verdicts, nominated or {})
         return found, verdicts
     named = snapshot.nodes.named(found.nodes)
     verdicts.refuse(np.flatnonzero(~named), status_of_left_out(profile, found))
-    judge(profile, found, pod, NodeView(snapshot, np.flatnonzero(named)), verdicts, nominated or {})
+    judge(asked, NodeView(snapshot, np.flatnonzero(named)), verdicts, nominated or {})
     return found, verdicts
 
 
@@ -410,7 +412,7 @@ def _crowded(judged: EveryVerdict, nominated: Mapping[str, Sequence[PodInfo]]) -
     for name, pods in nominated.items():
         row = table.row_of.get(name)
         if row is not None and judged.feasible[row] and contenders(pods, pod):
-            status = judge_with_nominated(judged.profile, found, pod, judged.snapshot, row, pods)
+            status = judge_with_nominated(FilterInput(judged.profile, found, pod), judged.snapshot, row, pods)
             if status is not None:
                 verdicts.refuse(row, status)
     return Judgement("", Stage.NOMINATED, judged.snapshot.nodes, given=verdicts) if verdicts.ids.any() else None

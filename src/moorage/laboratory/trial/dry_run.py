@@ -20,6 +20,7 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision, Feasible
 from moorage.core.cycle.search import SearchScope
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.preemption.filter_input import FilterInput
 from moorage.core.preemption.what_if import FailedAttempt, contenders
 from moorage.core.queue import QueuedPod, QueuePlace
 from moorage.errors import MoorageError
@@ -250,7 +251,7 @@ def _has_no_victims(scheduler: Scheduler, known: Feasible, pod: PodInfo, profile
 def _finds_none(plugin: DefaultPreemption, scheduler: Scheduler, pod: PodInfo, profile: Profile, known: Feasible) -> bool:
     """Return whether a pod that all nodes refuse may not preempt now, or no pod has a lower priority."""
     verdicts, snapshot = Verdicts(len(scheduler.snapshot.table)), scheduler.snapshot
-    attempt: Any = FailedAttempt(profile, known.found, pod, snapshot, verdicts, scheduler.queue.nominated)
+    attempt: Any = FailedAttempt(FilterInput(profile, known.found, pod), snapshot, verdicts, scheduler.queue.nominated)
     row = snapshot.table.row_of.get(pod.status.nominated_node_name)
     try:
         if row is not None:  # its victims may still be there
@@ -264,7 +265,7 @@ def _preempted(
     profile: Profile, found: PreFiltered, pod: PodInfo, verdicts: Verdicts, scheduler: Scheduler
 ) -> Decision | Nominated | None:
     """Return the outcome of PostFilter for a pod that Filter refused everywhere; None if only a real attempt gives it."""
-    attempt: Any = FailedAttempt(profile, found, pod, scheduler.snapshot, verdicts, scheduler.queue.nominated)
+    attempt: Any = FailedAttempt(FilterInput(profile, found, pod), scheduler.snapshot, verdicts, scheduler.queue.nominated)
     for step in profile.at("postFilter"):
         if isinstance(step.plugin, DefaultPreemption):
             if not step.plugin.may_help(pod, verdicts, scheduler.snapshot):

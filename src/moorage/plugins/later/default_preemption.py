@@ -15,7 +15,7 @@ from typing import Final
 from moorage.api.pod_groups import PodGroup
 from moorage.core.cycle.group_preemption import Fits, group_victims
 from moorage.core.extenders.consultation import Asking
-from moorage.core.preemption.candidates import Candidate, PreemptionSearch, find_candidates
+from moorage.core.preemption.candidates import Candidate, PreemptionSearch, VictimRules, find_candidates
 from moorage.core.preemption.victim_units import Units
 from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.registry import Handle
@@ -63,7 +63,8 @@ class DefaultPreemptionV137(DefaultPreemption):
         if all(pod.spec.preemption_policy != "Never" for pod in pods) and self._victims_leave(group, pods, snapshot):
             return Status(Code.SUCCESS, "", (f"{FOR_GROUP}{UNDER_WAY}",))
         budgets = self.budgets(snapshot)
-        found = yield from group_victims(group, pods, snapshot, budgets, fits, earliest=True, trees=self._trees)
+        units = Units(snapshot, earliest=True, trees=self._trees)
+        found = yield from group_victims(group, pods, units, budgets, fits)
         if not isinstance(found, Status):
             return found
         return Status(found.code, found.plugin, (f"{FOR_GROUP}{found.message}",))
@@ -71,7 +72,8 @@ class DefaultPreemptionV137(DefaultPreemption):
     def candidates(self, attempt: Attempt, percentage: int, absolute: int) -> PreemptionSearch:
         known = self._for_groups and attempt.snapshot.objects(PodGroup)
         units = Units(attempt.snapshot, earliest=True, trees=self._trees) if known else None
-        return find_candidates(attempt, self.budgets(attempt.snapshot), percentage, absolute, self._ranking, units)
+        rules = VictimRules(self.budgets(attempt.snapshot), self._ranking, units)
+        return find_candidates(attempt, percentage, absolute, rules)
 
     def has_lesser(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         return super().has_lesser(pod, snapshot) or bool(self._for_groups and snapshot.objects(PodGroup))

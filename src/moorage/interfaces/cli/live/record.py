@@ -29,6 +29,8 @@ from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
 from moorage.core.building.builder import complete_scheduler
 from moorage.core.config.scheduler_document import Loaded
+from moorage.core.engine.engine_state import EngineSettings
+from moorage.core.queue import QueueTimes
 from moorage.errors import InputError
 from moorage.interfaces.cli import cluster_files
 from moorage.interfaces.cli.live.run_serving import Ending, live_release
@@ -264,7 +266,7 @@ async def _recorded(given: dict[str, Any], endpoint: Endpoint, log: Klog, opened
     redacted = given["key_file"] is not None
     loaded = _loaded(given, log)
     encoder = RedactingEncoder(read_key(given["key_file"], quiet=False)) if redacted else ObjectEncoder(given["annotations"])
-    shadow = Shadow(complete_scheduler(loaded, 0, float("inf")), {
+    shadow = Shadow(complete_scheduler(loaded, 0, EngineSettings(QueueTimes(max_unschedulable_s=float("inf")))), {
         one.scheduler_name: one.percentage_of_nodes_to_score for one in loaded.profiles
     })  # fmt: skip
     async with AsyncExitStack() as stack:

@@ -25,9 +25,11 @@ from moorage.basis.client.rest import BIND_S, Rest, user_agent
 from moorage.core.building.builder import complete_scheduler
 from moorage.core.config.plain_addresses import join_host_port
 from moorage.core.config.scheduler_document import Loaded
+from moorage.core.engine.engine_state import EngineSettings
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.extenders.wire import shown
 from moorage.core.groups.group_cycle import PlacementWatch
+from moorage.core.queue import QueueTimes
 from moorage.errors import MoorageError
 from moorage.framework.mistakes import mistakes_in
 from moorage.framework.profile import Profile
@@ -126,8 +128,9 @@ async def run_process(process: Process) -> int:
     scheduler = complete_scheduler(
         process.loaded,
         process.given["seed"],
-        process.given["pod-max-in-unschedulable-pods-duration"],
-        max_disks=process.max_disks,
+        EngineSettings(
+            QueueTimes(max_unschedulable_s=process.given["pod-max-in-unschedulable-pods-duration"]), process.max_disks
+        ),
         watched=watched,
         verified=process.given["verify"],
     )

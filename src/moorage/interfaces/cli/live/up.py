@@ -33,7 +33,9 @@ from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.controllers.all_controllers import all_controllers, chosen
 from moorage.cluster.controllers.nodes.kubelets import KUBELET, STANDARD_CLASS, NodeShape, make_nodes
 from moorage.core.building.builder import complete_scheduler
+from moorage.core.engine.engine_state import EngineSettings
 from moorage.core.engine.scheduler import Scheduler
+from moorage.core.queue import QueueTimes
 from moorage.errors import InputError, MoorageError
 from moorage.framework.mistakes import mistakes_in
 from moorage.framework.plugin_runner import failure_text
@@ -159,7 +161,8 @@ class WantedScheduler:
         if given["plugin_timeout"]:
             limit = TimeLimit(given["plugin_timeout"])
             wrap = limit.limited if watched is None else lambda profile: watched(limit.limited(profile))
-        scheduler = complete_scheduler(loaded, given["seed"], self.era.retried_s, max_disks=given["max_disks"], watched=wrap)
+        settings = EngineSettings(QueueTimes(max_unschedulable_s=self.era.retried_s), given["max_disks"])
+        scheduler = complete_scheduler(loaded, given["seed"], settings, watched=wrap)
         for line in (*loaded.warnings, *mistakes_in(scheduler.profiles.values())):
             _report(f"note: {line}")
         return scheduler, ExtenderClient(loaded.configuration.extenders)

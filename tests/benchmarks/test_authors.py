@@ -20,6 +20,7 @@ def test_all_forms_place_the_pods_alike():
     assert all(node for _, node in places[0])
 
 
+@pytest.mark.slow
 def test_the_figures_have_a_ratio_to_no_plugin():
     found = {one["form"]: one for one in measure_forms(6, 6, 1)}
     assert list(found) == list(FORMS)

@@ -23,6 +23,7 @@ def trace():
     return Trace.of(nodes, pods)
 
 
+@pytest.mark.slow
 def test_a_trace_is_compared_by_seed():
     found = moorage.compare(trace(), b=PACKED, seeds=range(5), setting=CompareSetting(gates=("jct.mean > +0",)))
     assert [gate.metric for gate in found.gates] == ["jct.mean"]

@@ -86,6 +86,7 @@ def played(rows, at, *, together, priorities=True, options=None, quarter=False):
     return collect(simulation, "1.37"), sum(counted)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(arrivals, changes, st.booleans(), st.booleans())
 def test_all_ends_as_if_each_attempt_were_made(rows, at, priorities, quarter):

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 import msgspec
 
@@ -38,6 +38,53 @@ class JsonSyntaxError(InputError):
     def __init__(self, message: str, after: int) -> None:
         self.after = after
         super().__init__(message)
+
+
+class WrittenFloat(float):
+    """A number with a fraction or an exponent, and its ``text``: quantities keep ``1e18``, and ``1e400`` is beyond floats."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+_WRITTEN: Final = msgspec.json.Decoder(float_hook=WrittenFloat)
+
+
+def read_written(data: bytes, where: str) -> Iterator[tuple[Any, int]]:
+    """Yield what ``read_tree`` yields, with floats as they are written. Numbers beyond floats are not refused.
+
+    Raises  as ``read_tree``
+    """
+    try:
+        document = _WRITTEN.decode(data)
+    except UNREADABLE:
+        yield from read_tree(data, where)
+    else:
+        refuse_depth(document, where)
+        yield document, 1
+
+
+def plain_floats(value: Any) -> Any:
+    """Return a value without the texts of its floats.
+
+    Raises  OverflowError with the text of a number beyond floats
+    """
+    match value:
+        case WrittenFloat():
+            if math.isinf(value):
+                raise OverflowError(value.text)
+            return float(value)
+        case dict():
+            return {name: plain_floats(one) for name, one in value.items()}
+        case list():
+            return [plain_floats(one) for one in value]
+        case _:
+            return value
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this module
@@ -71,7 +118,7 @@ def reads_back(document: Any, data: bytes) -> bool:
     """Return True if encoding the document gives the same bytes, which rules out duplicate fields. Most programs' files do."""
     try:
         return msgspec.json.encode(document) == data.strip(b" \t\r\n")
-    except (OverflowError, RecursionError):
+    except (OverflowError, RecursionError, TypeError):  # the last for a written float
         return False
 
 

@@ -13,6 +13,7 @@ import binascii
 import copy
 import datetime
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
@@ -21,6 +22,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.api.documents.statuses import go_word
 from moorage.api.quantity import NANO_PER_MILLI, QuantityError, canonical, milli_value, parse
+from moorage.api.reading.json_tree import WrittenFloat, plain_floats
 from moorage.api.schema.schemas import UNTYPED, Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema, schema
 from moorage.basis import text_of
 
@@ -208,8 +210,29 @@ def _integer(value: Any, go: str) -> int:
 
 
 def _literal(value: int | float) -> str:
+    if isinstance(value, WrittenFloat):
+        return value.text if len(value.text) < 64 else f"{value.text[:60]}…"
     text = "beyond all bounds" if isinstance(value, int) and value.bit_length() > 4096 else json.dumps(value)
     return text if len(text) < 64 else f"{text[:60]}…"
+
+
+def _float(value: Any, go: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _WrongType(go_word(value), go, "f")
+    if isinstance(value, WrittenFloat):
+        if math.isinf(value):
+            raise _WrongType(f"number {_literal(value)}", go, "f")
+        return float(value)
+    return value
+
+
+def _raw(value: Any, _: str) -> Any:
+    """Return JSON that the kind does not describe."""
+    try:
+        return plain_floats(value)
+    except OverflowError as beyond:
+        what = f"json: cannot unmarshal number {beyond} into Go value of type float64"
+        raise FieldTypeError(what, f"error decoding number from json: {what}") from None
 
 
 def _bytes(value: Any, go: str) -> str:
@@ -227,6 +250,8 @@ def _bytes(value: Any, go: str) -> str:
 def _quantity(value: Any, _: str) -> str:
     if isinstance(value, (dict, list, bool)):
         raise FieldTypeError(_WRONG_QUANTITY)
+    if isinstance(value, WrittenFloat):
+        value = value.text
     try:
         return canonical(value.strip() if isinstance(value, str) else value)
     except QuantityError as error:
@@ -293,8 +318,8 @@ def _schema_or_more(value: Any, _: str) -> Any:
 
 
 _SCALARS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
-    "s": _string, "i": _integer, "b": _of_type(bool), "f": _of_type(float, int), "y": _bytes, "T": _time, "U": _micro_time,
-    "Q": _quantity, "O": _int_or_string, "D": _string, "R": lambda value, _: value, "F": lambda value, _: value,
+    "s": _string, "i": _integer, "b": _of_type(bool), "f": _float, "y": _bytes, "T": _time, "U": _micro_time,
+    "Q": _quantity, "O": _int_or_string, "D": _string, "R": _raw, "F": _raw,
     "P": _schema_or_more, "X": _strings,
 }  # fmt: skip
 

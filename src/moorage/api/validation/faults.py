@@ -98,6 +98,14 @@ def quantity(path: str, value: Quantity, *, integer: bool = False) -> Faults:
         yield invalid(path, canonical(value), "must be an integer")
 
 
+def any_quantity(path: str, value: Quantity) -> Faults:
+    """Yield the fault of a text that is no quantity. Amounts of devices may be below zero."""
+    try:
+        parse(value)
+    except QuantityError as error:
+        yield invalid(path, value, str(error))
+
+
 def positive_quantity(path: str, value: Quantity) -> Faults:
     """Yield the fault of a quantity that is not above zero."""
     try:

@@ -30,6 +30,7 @@ from moorage.api.quantity import QuantityError, canonical, parse
 from moorage.api.selectors import SelectorError, compile_label_selector, selector_from_map
 from moorage.api.validation.faults import (
     Faults,
+    any_quantity,
     duplicate,
     forbidden,
     int32,
@@ -64,6 +65,7 @@ def _meta(_: str, metadata: ObjectMeta, namespaced: bool, names: str = "") -> Fa
 for _name, _check in (
     ("int32", int32), ("node resources", node_resources), ("pod template", pod_template_faults), ("positive", positive),
     ("positive quantity", positive_quantity), ("quantity", quantity),
+    ("any quantity", any_quantity),
 ):  # fmt: skip
     check(_name)(_check)
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.documents.served_kinds import KINDS, CustomVersion, Document, ServedKind
 from moorage.api.documents.statuses import ApiError, bad_request, go_word, syntax_fault, unsupported_media
-from moorage.api.reading.json_tree import reads_back
+from moorage.api.reading.json_tree import plain_floats, read_written, reads_back
 from moorage.api.reading.manifests import read_first_yaml, read_json
 from moorage.api.schema.custom_kinds import fit_custom
 from moorage.api.schema.go_structs import SENT_EMPTY
@@ -219,7 +219,7 @@ def _json_document(body: bytes) -> Any:
     if body.startswith(BOM_UTF8):
         raise _Unreadable(f"{_NO_HEAD}{syntax_fault(body)}")
     try:
-        documents = [document.data for document in read_json(body, "")] if body.strip() else []
+        documents = [document for document, _ in read_written(body, "")] if body.strip() else []
     except InputError as error:
         lines = map(_without_place, str(error).splitlines())
         raise _Unreadable(f"{_NO_HEAD}{syntax_fault(body) or '; '.join(lines)}") from None
@@ -318,12 +318,19 @@ def fit(form: BodyForm, document: Any) -> tuple[Document, list[str]]:
     Raises  FieldTypeError for a value of the wrong type
     """
     if form.custom is not None:
-        return fit_custom(form.custom.schema, document)
+        return fit_custom(form.custom.schema, _without_texts(document))
     emptied: list[tuple[Place, Any]] = []
     made = conform(form.shape, document, emptied)
     if emptied or SENT_EMPTY.get():
         SENT_EMPTY.set(tuple((steps_of(place), empty) for place, empty in emptied[:_MOST_EMPTY]))
     return made
+
+
+def _without_texts(document: Any) -> Any:
+    try:
+        return plain_floats(document)
+    except OverflowError as beyond:
+        raise FieldTypeError(f"json: cannot unmarshal number {beyond} into Go value of type float64") from None
 
 
 #: So many empty lists and maps of a body are shown in messages.

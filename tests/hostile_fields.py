@@ -1,0 +1,68 @@
+"""Every numeric field of every kind that the API server serves, in an object that is valid without it."""
+
+import json
+
+import yaml
+
+from moorage.api.documents.served_kinds import KINDS
+from moorage.api.schema.schemas import UNTYPED, ListOf, MapOf, Scalar, Struct, kind_schema
+from tests.hostile_numbers import NUMBERS
+from tools.attacks.objects import valid_object
+
+#: Letters of scalars that a number can stand for: integers, floats, quantities, a number or a text, and raw JSON.
+_NUMERIC = frozenset("ifQOR")
+_MARK = "@number@"
+
+
+def numeric_fields():
+    """Return (kind, path) of each field; in a path 0 is an item of a list, and "k" a key of a map."""
+    creatable = [kind for kind in KINDS if "create" in kind.verbs]
+    return [(kind, path) for kind in creatable for path in _paths(kind_schema(kind), (), ())]
+
+
+def name_of(kind, path):
+    return f"{kind.group}/{kind.version}/{kind.kind} {'.'.join(map(str, path))}"
+
+
+def url_of(kind):
+    """Return where objects of the kind are created."""
+    base = f"/apis/{kind.group}/{kind.version}" if kind.group else "/api/v1"
+    return f"{base}/namespaces/default/{kind.resource}" if kind.namespaced else f"{base}/{kind.resource}"
+
+
+def body_of(kind, path, number, name, *, as_yaml=False):
+    """Return an object as text, with a number in a field."""
+    made = valid_object(kind, "default" if kind.namespaced else "", name)
+    _put(made, path)
+    if as_yaml:
+        return yaml.safe_dump(made, sort_keys=False, width=1 << 20).replace(f"'{_MARK}'", NUMBERS[number])
+    return json.dumps(made).replace(f'"{_MARK}"', NUMBERS[number])
+
+
+def _paths(shape, path, seen):
+    if isinstance(shape, Scalar):
+        if shape.letter in _NUMERIC:
+            yield path
+    elif isinstance(shape, ListOf):
+        yield from _paths(shape.item, (*path, 0), seen)
+    elif isinstance(shape, MapOf):
+        if shape is not UNTYPED:
+            yield from _paths(shape.item, (*path, "k"), seen)
+    elif isinstance(shape, Struct) and shape.name not in seen:
+        for name, field in shape.fields.items():
+            yield from _paths(field.type, (*path, name), (*seen, shape.name))
+
+
+def _put(made, path):
+    at = made
+    for step, after in zip(path, [*path[1:], None], strict=True):
+        key = next(iter(at), "cpu") if step == "k" else step
+        if key == 0 and not at:
+            at.append(None)
+        if after is None:
+            at[key] = _MARK
+            return
+        held = at[key] if isinstance(at, list) else at.get(key)
+        if not isinstance(held, list if after == 0 else dict):
+            held = at[key] = [] if after == 0 else {}
+        at = held

@@ -27,6 +27,8 @@ WITHOUT = {
     "constraints-on-lists-of-values": {"variants": {}},
     "amounts-of-a-pod-as-a-whole": {"sums_resizes": False},
     "alternatives-for-all-devices-in-1.35.4": {"variants": {}},
+    "selections-of-first-alternatives-in-1.34.7": {"variants": {}},
+    "selections-of-first-alternatives-in-1.35.4": {"variants": {}},
 }
 
 

@@ -104,6 +104,17 @@ UNRESERVED: Final = "ResourceClaim unreserved for PodGroup"
 STILL_NOT: Final = "still not schedulable"
 NO_STATE: Final = "not found"
 
+#: Gates that select a newer allocator than the oldest, which supports none of them, whatever claims request. 1.36 does not tell
+#: its allocators of the first one, and has no others.
+#:
+#: Source  kube-scheduler 1.37: structured/allocator.go, NewAllocator; structured/internal/stable, SupportedFeatures
+_NEWER: Final = (
+    "DRAListTypeAttributes",
+    "DRAOptionalNodeOperations",
+    "DRADerivedAttributes",
+    "DRADeviceCompatibilityGroups",
+)
+
 #: Devices examined in one second of ``filterTimeout``; about what kube-scheduler's Go code manages.
 DEVICES_PER_SECOND: Final = 100_000
 #: Devices examined on one node if there is no timeout.
@@ -150,8 +161,8 @@ class DynamicResources(
             lists=lists_in_selectors(gates),
             list_constraints=self.rules.compares_devices and gates["DRAListTypeAttributes"],
             admin_access=gates["DRAAdminAccess"],
-            device_status=self.rules.status_is_new
-            and (gates["DRAResourceClaimDeviceStatus"] or gates["DRADeviceBindingConditions"]),
+            newer=(self.rules.compares_devices and any(map(gates.serves, _NEWER)))
+            or (self.rules.status_is_new and (gates["DRAResourceClaimDeviceStatus"] or gates["DRADeviceBindingConditions"])),
             pool_rule=PoolRule.COMPLETE if compatible else self.rules.pools,
             compatibility=compatible,
             derived_attributes=gates.serves("DRADerivedAttributes"),

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from moorage.api.quantity import QuantityError
 from moorage.plugins.devices.allocated_devices import Ledger
-from moorage.plugins.devices.claim_requests import MAX_RESULTS, Ask, AskError, ClaimAsk, DeviceGates
+from moorage.plugins.devices.claim_requests import MAX_RESULTS, Ask, AskError, ClaimAsk, ClaimRequest, DeviceGates
 from moorage.plugins.devices.constraints import AllocationConstraint
 from moorage.plugins.devices.consumable_capacity import Amount, consumed_by, fits
 from moorage.plugins.devices.meter import Meter
@@ -273,7 +273,8 @@ class DeviceSearch:
         for at, request in enumerate(asked.requests):
             counts = []
             for alternative, ask in enumerate(request.asks):
-                demand = self._demands[claim, at, alternative] = self._demand_of(ask, claim)
+                selecting = request.asks[0] if self._selects_as_first(request, alternative) else ask
+                demand = self._demands[claim, at, alternative] = self._demand_of(ask, claim, selecting)
                 counts.append(demand.number)
             least += min(counts, default=0)
         if least > MAX_RESULTS:
@@ -289,7 +290,12 @@ class DeviceSearch:
             ]
         )
 
-    def _demand_of(self, ask: Ask, claim: int) -> _DeviceDemand:
+    def _selects_as_first(self, request: ClaimRequest, alternative: int) -> bool:
+        """Return whether kube-scheduler remembers what the first alternative selects as the answers of the second one."""
+        return not self._options.rules.keeps_alternative and alternative == 1 and request.asks[0].takes_all
+
+    def _demand_of(self, ask: Ask, claim: int, selecting: Ask) -> _DeviceDemand:
+        """Return what an alternative wants; for all devices, those that ``selecting`` selects."""
         if ask.fault:
             raise AskError(ask.fault, claim)
         if not ask.takes_all:
@@ -305,7 +311,7 @@ class DeviceSearch:
             found += [
                 DeviceCandidate(offer, pool)
                 for offer in pool.offers
-                if self._is_selected(ask, claim, offer) and self._has_room(ask, offer)
+                if self._is_selected(selecting, claim, offer) and self._has_room(ask, offer)
             ]
         return _DeviceDemand(ask, len(found), tuple(found))
 

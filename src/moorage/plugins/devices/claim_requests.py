@@ -71,8 +71,9 @@ class DeviceRules(NamedTuple):
                            of kube-scheduler's allocators
     ``names_subrequests``  the text about capacities names the alternative, rather than the request
     ``names_devices``      the text about a selector that fails names the device
-    ``keeps_alternative``  an alternative for all devices looks for each of them itself; up to 1.35 the first alternative of the
-                           request looks for all but the first device
+    ``keeps_alternative``  an alternative for all devices selects them and looks for each of them itself; up to 1.35 the first
+                           alternative of the request looks for all but the first device, and what it selects, if it wants
+                           all, is what the second one selects
     ``compares_devices``   distinct values are those of each device, not of each request; and with the gate
                            DRAListTypeAttributes constraints compare lists of values
     ``all_distinct``       distinct values are those of any two devices: 1.34 compares addresses
@@ -117,7 +118,7 @@ class DeviceGates(NamedTuple):
     lists: Lists = Lists.UNKNOWN
     list_constraints: bool = False
     admin_access: bool = True
-    device_status: bool = False
+    newer: bool = False
     pool_rule: PoolRule = PoolRule.COMPLETE
     group_claims: bool = False
     compatibility: bool = False
@@ -128,9 +129,11 @@ class DeviceGates(NamedTuple):
     def knows_shares(self) -> bool:
         """False where kube-scheduler would use its oldest allocator, which does not share devices.
 
+        ``newer``: a gate is open that the oldest allocator does not support, and that is none of the others.
+
         Source  structured/allocator.go, NewAllocator; structured/internal/stable
         """
-        return self.consumable_capacity or self.binding_conditions or self.device_status
+        return self.consumable_capacity or self.binding_conditions or self.newer
 
 
 def _failed(at: int, error: DeviceSelectorError, offer: SliceDevice, options: DeviceGates) -> str:

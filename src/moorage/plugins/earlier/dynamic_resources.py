@@ -4,14 +4,14 @@ In 1.35.4 and 1.36.0 Score fails for a pod with allocated and unallocated claims
 among those made in this attempt, and an allocated claim has none there. Up to 1.36.2 a device that a taint or a constraint
 refuses keeps the counters that it needs from the other devices of the search.
 
-Up to 1.35 an alternative for all devices looks for the second one as the first alternative of its request does, a pod of a
-group waits until another one has allocated a claim of both, a search that takes too long rejects the node, the text about a
-claim of another pod has no capitals, a request for several devices may take several shares of one, and shares that earlier
-pods hold leave their counters free. Up to 1.34 the plugin does not score, constraints for distinct attributes take any
-devices that have them, devices can be used although slices of their pool are missing, need counters for each share, and only
-of their own slice; ``filterTimeout`` is the only argument, either of the gates DRAResourceClaimDeviceStatus and
-DRADeviceBindingConditions selects the newest allocator, its texts name no alternatives, and devices back extended resources
-as in ``resource_backing``. Up to 1.33 there are no arguments.
+Up to 1.35 an alternative for all devices looks for the second one as the first alternative of its request does, the second
+alternative selects what the first one does if both want all devices, a pod of a group waits until another one has allocated a
+claim of both, a search that takes too long rejects the node, the text about a claim of another pod has no capitals, a request
+for several devices may take several shares of one, and shares that earlier pods hold leave their counters free. Up to 1.34 the
+plugin does not score, constraints for distinct attributes take any devices that have them, devices can be used although slices
+of their pool are missing, need counters for each share, and only of their own slice; ``filterTimeout`` is the only argument,
+either of the gates DRAResourceClaimDeviceStatus and DRADeviceBindingConditions selects the newest allocator, its texts name no
+alternatives, and devices back extended resources as in ``resource_backing``. Up to 1.33 there are no arguments.
 
 Source    kube-scheduler 1.35.4, plugins/dynamicresources/dynamicresources.go, computeScore
 """

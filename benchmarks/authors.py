@@ -30,7 +30,7 @@ profiles: [{plugins: {multiPoint: {enabled: [{name: Teams}]}}}]
 
 
 class Plain:
-    """The form for one node, without a promise."""
+    """The form for one node, without a promise: it is proven what its methods read."""
 
     name = "Teams"
 
@@ -40,6 +40,12 @@ class Plain:
 
     def score_node(self, pod: PodInfo, node: NodeInfo) -> int:
         return 100 if node.labels.get("disk") == "fast" else 0
+
+
+class AskedPlain(Plain):
+    """The form for one node that is asked each time, as one whose methods do more than read."""
+
+    reuse = Reuse()
 
 
 class Arrays:
@@ -73,7 +79,8 @@ class PlainPromising(Plain):
 
 #: The forms that are measured; None is no plugin.
 FORMS: dict[str, Any] = {
-    "none": None, "plain": Plain, "arrays": Arrays, "promising": Promising, "plain, promising": PlainPromising,
+    "none": None, "plain": Plain, "plain, asked": AskedPlain, "arrays": Arrays, "promising": Promising,
+    "plain, promising": PlainPromising,
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from moorage.framework.answer_forms import Domains
 from moorage.framework.events import Wake
 from moorage.framework.handle import Handle
 from moorage.framework.points import POINTS, Plugin
+from moorage.framework.proven_reuse import proven_reuse
 from moorage.framework.reuse import Reuse
 from moorage.framework.verdicts import Hold, Reject
 from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
@@ -171,7 +172,7 @@ def make_profile(
     ``plugins`` by name; ``points``: extension point → names, in the order they run; ``weights`` of the score plugins. Names
     in ``points`` that are not in ``plugins`` are left out: the caller must report them.
     """
-    reuse = {name: reuse_of(plugin) for name, plugin in plugins.items()}
+    reuse = {name: kept_reuse(plugin) for name, plugin in plugins.items()}
     methods = {name: _methods_of(plugin) for name, plugin in plugins.items()}
     steps = {
         point: tuple(_step(point, methods[name][point], name, plugins[name], reuse[name]) for name in names if name in plugins)
@@ -282,6 +283,17 @@ def reuse_of(plugin: Plugin) -> Reuse:
     if not isinstance(declared, Reuse):
         raise InputError(f"plugin {plugin.name}: declares reuse = {declared!r:.100}; declare Reuse(scope=..., signature=...)")
     return declared
+
+
+def kept_reuse(plugin: Plugin) -> Reuse:
+    """Return what a plugin promises, or what its methods are proven to keep if it promises nothing.
+
+    Raises  InputError as ``reuse_of`` does
+    """
+    declared = reuse_of(plugin)
+    if declared is not _NO_PROMISE or is_built_in(plugin):
+        return declared
+    return proven_reuse(plugin) or declared
 
 
 def _own(plugin: object) -> Mapping[str, Any]:

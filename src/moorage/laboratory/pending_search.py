@@ -11,7 +11,7 @@ finds costs less than the chosen ways, or proves that no set of the known change
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -24,12 +24,13 @@ from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.advice import Advice
 from moorage.laboratory.change.change_requests import ChangeRequests
 from moorage.laboratory.change.change_sets import does_more, field_of, is_numeric, sort_key
-from moorage.laboratory.change.change_text import describe, workload_of
+from moorage.laboratory.change.change_text import describe, scales_together, workload_of
 from moorage.laboratory.change.effects import all_who_make, effects_of, who_makes
 from moorage.laboratory.change.least_change import ChangeLimits, ChangeSearch, Remedy, find_least_change
 from moorage.laboratory.change.offers import FEW_NODES, ChangeSet, Offers
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.costs import Costs
+from moorage.laboratory.edit.changes import LEAVING
 from moorage.laboratory.edit.pod_changes import request_of
 from moorage.laboratory.explain.explained_changes import atom_of
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
@@ -153,7 +154,7 @@ class PendingSearch:
         made: list[Change] = []
         placed: list[str] = []
         for key in pods:
-            more = () if self._place([key]) else self._again(remedy, key, made, budget)
+            more = () if self._place([key]) else self._again(remedy, key, made, budget, pods)
             if more is None:
                 continue
             made += more
@@ -204,8 +205,13 @@ class PendingSearch:
         """Return the cost of changes, those of one template once, and of the pods that are preempted then."""
         return round(self._costs.sum_of(self._once(changes)) + self._costs.table["disturbs.preempted"] * preempted, 6)
 
-    def _again(self, remedy: Remedy, key: str, made: Sequence[Change], budget: TimeBudget) -> list[Change] | None:
-        """Place a further pod by changes like those of a remedy, and return them; None if that is not possible."""
+    def _again(
+        self, remedy: Remedy, key: str, made: Sequence[Change], budget: TimeBudget, pods: Collection[str]
+    ) -> list[Change] | None:
+        """Place a further pod by changes like those of a remedy, and return them; None if that is not possible.
+
+        None of these ``pods`` leaves for another of them.
+        """
         known = set(map(field_of, made))
         like = [one for change in remedy.changes if field_of(one := self._for(change, key, made)) not in known]
         if self._try(like, key):
@@ -216,7 +222,11 @@ class PendingSearch:
         limits = replace(self._limits, alternatives=0, budget=budget, all_changes=False)
         found = find_least_change(self._trials(key), self._cluster.present(), limits, verbs)
         self.runs += found.runs
-        return next((list(one.changes) for one in found.remedies if self._try(one.changes, key)), None)
+        theirs = {f"pod/{one}" for one in pods}
+        fair = (
+            one for one in found.remedies if not any(some.verb in LEAVING and some.target in theirs for some in one.changes)
+        )
+        return next((list(one.changes) for one in fair if self._try(one.changes, key)), None)
 
     def _for(self, change: Change, key: str, made: Sequence[Change]) -> Change:
         """Return a change of the first pod as one of another pod; a further node gets a name of its own."""
@@ -280,6 +290,7 @@ class PendingSearch:
         return first.node is not None
 
     def _way(self, remedy: Remedy, made: Sequence[Change], placed: int, preempted: tuple[str, ...]) -> PendingWay:
+        made = scales_together(made)
         priced = [self._costs.price(change) for change in self._once(made)]
         around = self._cluster.present()
         commands = ChangeRequests(around).commands(made)

@@ -72,6 +72,19 @@ class QuotaAmount(Struct, frozen=True):
     hard: str
 
 
+class QuotaLimit(Struct, frozen=True):
+    """A limit of a quota that keeps some of several pods from being created. Amounts are Kubernetes quantities.
+
+    ``needed``  what the limit would have to be for all of them
+    """
+
+    quota: str
+    resource: str
+    used: str
+    hard: str
+    needed: str
+
+
 class RefusedPods(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Pods of one workload that were not created because of a quota, a limit range or a policy; or one pod without a workload.
 
@@ -79,6 +92,8 @@ class RefusedPods(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``wanted``   how many pods the workload is to have
     ``by``       ``ResourceQuota``, ``LimitRange``, ``ValidatingAdmissionPolicy`` or ``MutatingAdmissionPolicy``
     ``quota``    the quota's name; ``amounts``: the resources that it lacks for the first pod
+    ``limits``   the limits of all quotas that hold some of the pods, also those that the first pod does not reach
+    ``priority`` of the first pod
     ``message``  the API server's message for the first pod
     ``labels``   the labels of the first pod
     """
@@ -92,6 +107,8 @@ class RefusedPods(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     amounts: tuple[QuotaAmount, ...] = msgspec.field(name="resources")
     labels: Mapping[str, str] = {}
+    limits: tuple[QuotaLimit, ...] = ()
+    priority: int = 0
 
     @property
     def keys(self) -> list[str]:

@@ -79,7 +79,10 @@ def refused_lines(refused: Iterable[RefusedPods], style: Style = PLAIN) -> Itera
 
 def refused_data(refused: Iterable[RefusedPods]) -> list[dict[str, Any]]:
     """Return ``notCreated`` of the document."""
-    return [{name: part for name, part in msgspec.to_builtins(one).items() if name != "labels"} for one in refused]
+    return [
+        {name: part for name, part in msgspec.to_builtins(one).items() if name not in {"labels", "limits", "priority"}}
+        for one in refused
+    ]
 
 
 API_VERSION = "moorage.dev/v1"

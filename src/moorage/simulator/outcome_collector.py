@@ -21,6 +21,7 @@ from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, RefusedPo
 from moorage.simulator.owners import controller_title, is_active
 from moorage.simulator.pod_creation import NotCreated
 from moorage.simulator.pod_records import PodRecord
+from moorage.simulator.quotas import limits_for
 from moorage.simulator.simulation import SimulatedCluster, State
 from moorage.state.pod_groups import GroupPods, group_key
 from moorage.state.pod_info import PodInfo
@@ -306,4 +307,6 @@ def _refusal(held: list[NotCreated], workload: str, there: Mapping[tuple[str, st
         message=first.refused.message,
         amounts=first.refused.shortages,
         labels=first.pod.metadata.labels,
+        limits=tuple(limits_for([one.refused for one in held])),
+        priority=first.pod.spec.priority or 0,
     )

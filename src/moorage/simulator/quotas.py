@@ -7,7 +7,7 @@ and that of the objects in the input, so that a partial dump gives the results o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from typing import Final, Self, cast
@@ -20,10 +20,10 @@ from moorage.api.core import Object, Pod, ResourceQuota
 from moorage.api.documents.served_kinds import Document, ServedKind, served
 from moorage.api.documents.statuses import forbidden
 from moorage.api.kinds import KIND_OF_TYPE
-from moorage.api.quantity import exact
+from moorage.api.quantity import Exact, exact
 from moorage.api.requirements import quoted
 from moorage.basis.inputs.cleaned_objects import KINDS
-from moorage.report.outcome import QuotaAmount
+from moorage.report.outcome import QuotaAmount, QuotaLimit
 from moorage.rules.admission import quota_usage
 from moorage.rules.admission.quota_admission import QuotaRefusal, charged_or_refused
 from moorage.simulator.cluster_input import ClusterInput
@@ -35,11 +35,22 @@ _ZERO: Final = exact("0")
 _SLOT_OF: Final = {(kind.group, kind.name): kind.slot for kind in KINDS}
 
 
+class QuotaCharge(Struct, frozen=True):
+    """What an object would add to a resource of a quota, beside what is used and may be. Amounts are Kubernetes quantities."""
+
+    quota: str
+    resource: str
+    asked: str
+    used: str
+    hard: str
+
+
 class Refused(Struct, frozen=True):
     """The reason why the API server would not create an object; ``why`` is its text.
 
     ``by``     ``ResourceQuota``, ``LimitRange``, ``ValidatingAdmissionPolicy`` or ``MutatingAdmissionPolicy``
     ``quota``  the name of the quota that refuses it
+    ``charges``        what the object would add to all quotas of its namespace
     ``makes_invalid``  it does not refuse the object, but changes it so that it is invalid
     """
 
@@ -51,6 +62,7 @@ class Refused(Struct, frozen=True):
     shortages: tuple[QuotaAmount, ...] = ()
     group: str = ""
     makes_invalid: bool = False
+    charges: tuple[QuotaCharge, ...] = ()
 
     @property
     def message(self) -> str:
@@ -124,10 +136,20 @@ class QuotaLedger:
                 QuotaAmount(resource, str(asked), str(found.used[resource]), str(found.hard[resource]))
                 for resource, asked in found.requested.items()
             )
-            return Refused(kind.qualified, obj.metadata.name, found.why, quota=found.quota, shortages=shortages)
+            charges = tuple(self._charges(obj)) if isinstance(obj, Pod) else ()
+            name = obj.metadata.name
+            return Refused(kind.qualified, name, found.why, quota=found.quota, shortages=shortages, charges=charges)
         changed = {one["metadata"]["name"]: one for one in found}
         self._measured[namespace] = [changed.get(one["metadata"]["name"], one) for one in quotas]
         return None
+
+    def _charges(self, pod: Pod) -> Iterator[QuotaCharge]:
+        for quota in self._quotas(pod.namespace):
+            status = quota["status"]
+            for name, amount in _charge_of(quota, pod, self._facts).items():
+                yield QuotaCharge(
+                    quota["metadata"]["name"], name, str(amount), str(status["used"][name]), str(status["hard"][name])
+                )
 
     def count(self, pod: Pod) -> None:
         """Add the usage of a pod, also beyond the limits."""
@@ -220,6 +242,24 @@ def _measured(quota: ResourceQuota, facts: quota_usage.Facts) -> Document:
     document = _document(quota)
     shown = {name: str(amount) for name, amount in used.items()}
     return {**document, "status": {"hard": dict(hard), "used": shown}}
+
+
+def limits_for(refused: Sequence[Refused]) -> Iterator[QuotaLimit]:
+    """Yield the limits that keep some of these objects from being created, each with what it would have to be for all."""
+    needed: dict[tuple[str, str], tuple[QuotaCharge, Exact]] = {}
+    for one in refused:
+        for charge in one.charges:
+            first, total = needed.get((charge.quota, charge.resource), (charge, exact(charge.used)))
+            needed[charge.quota, charge.resource] = first, total.plus(exact(charge.asked))
+    for (quota, resource), (first, total) in needed.items():
+        if total.nano > exact(first.hard).nano:
+            yield QuotaLimit(quota, resource, first.used, first.hard, str(total))
+    held = refused[0]
+    for short in () if held.charges else held.shortages:  # a claim of a stateful set
+        total = exact(short.used)
+        for _ in refused:
+            total = total.plus(exact(short.requested))
+        yield QuotaLimit(held.quota, short.resource, short.used, short.hard, str(total))
 
 
 # -- objects as the admission plugin reads them -------------------------------------------------------------------------

@@ -383,6 +383,8 @@ class Advice:
             return None
         if pod.namespace == self._pod.namespace and workload == workload_of(self._pod, self._around):
             return None  # the pod that waits would go first
+        if (pod.spec.priority or 0) > (self._pod.spec.priority or 0):
+            return None  # people say by priorities what they can spare
         kind, name = workload
         held = self._around.find(kinds[kind], pod.namespace, name)
         mine = [
@@ -391,7 +393,7 @@ class Advice:
         living = [one for one in mine if one.status.phase not in ENDED_PHASES and one.metadata.deletion_timestamp is None]
         if any(not one.spec.node_name for one in living):
             return None  # pods that wait go before those that run
-        count = getattr(getattr(held, "spec", None), "replicas", None) or len(living)
+        count = len(living) if held is None else getattr(getattr(held, "spec", None), "replicas", None) or 1
         last = max(mine, key=lambda one: (len(one.name), one.name))
         if count < 2 or (kind == "StatefulSet" and pod.key != last.key):
             return None

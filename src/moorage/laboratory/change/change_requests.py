@@ -26,7 +26,7 @@ from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.printable import one_line
 from moorage.errors import InputError, MoorageError
 from moorage.framework.changes import Change
-from moorage.laboratory.change.change_text import in_namespace, node_command, workload_command, workload_of
+from moorage.laboratory.change.change_text import in_namespace, node_command, scale_command, workload_command, workload_of
 from moorage.laboratory.cluster_objects import Surroundings
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.edit.pod_changes import POD_CHANGES
@@ -97,8 +97,14 @@ class ChangeRequests:
         for some in self._by_subject(made):
             if text := self._command(some):
                 found[text] = None
+        scaled: dict[tuple[str, str], list[Change]] = {}
         for change in made:
-            if change.verb in {"evict", "move", "scale", "surge"}:
+            if change.verb == "scale":
+                scaled.setdefault((change.target.rpartition("/")[0], change.path), []).append(change)
+        for some in scaled.values():
+            found[scale_command(some)] = None
+        for change in made:
+            if change.verb in {"evict", "move", "surge"}:
                 found[workload_command(change)] = None
             elif not change.target.startswith("pod/") and (text := node_command(change)):
                 found[text] = None

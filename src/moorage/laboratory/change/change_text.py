@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.api.workloads import ReplicaSet
@@ -159,15 +161,43 @@ def workload_command(change: Change) -> str:
     """Return the command that deletes a pod, scales a workload so that it leaves, or lets its rollouts remove a pod first."""
     if change.verb in {"evict", "move"}:
         return _delete(change)
-    namespace, _, pod = _name(change).partition("/")
-    if change.verb == "surge":
-        patch = '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'
-        return f"kubectl patch {shlex.quote(change.path)}{in_namespace(namespace)} -p={shlex.quote(patch)}"
-    scale = f"kubectl scale {shlex.quote(change.path)}{in_namespace(namespace)} --replicas={change.new}"
-    if change.path.startswith("statefulset/"):
+    if change.verb == "scale":
+        return scale_command([change])
+    namespace = _name(change).partition("/")[0]
+    patch = '{"spec":{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}}}'
+    return f"kubectl patch {shlex.quote(change.path)}{in_namespace(namespace)} -p={shlex.quote(patch)}"
+
+
+def scale_command(changes: Sequence[Change]) -> str:
+    """Return the command that scales one workload down so that the pods of these changes leave, all of them at once."""
+    first = changes[0]
+    where = in_namespace(_name(first).partition("/")[0])
+    left = min(int(str(one.new)) for one in scales_together(changes))
+    scale = f"kubectl scale {shlex.quote(first.path)}{where} --replicas={left}"
+    if first.path.startswith("statefulset/"):
         return scale
-    cost = f"kubectl annotate pod {shlex.quote(pod)}{in_namespace(namespace)} controller.kubernetes.io/pod-deletion-cost=-1"
-    return f"{cost} && {scale}"
+    pods = (_name(one).partition("/")[2] for one in changes)
+    costs = (f"kubectl annotate pod {shlex.quote(pod)}{where} controller.kubernetes.io/pod-deletion-cost=-1" for pod in pods)
+    return " && ".join([*costs, scale])
+
+
+def scales_together(changes: Iterable[Change]) -> list[Change]:
+    """Return changes in which those that scale one workload say what it has before all of them, and after all of them."""
+    made = list(changes)
+    pods: dict[tuple[str, str], set[str]] = {}
+    had: dict[tuple[str, str], int] = {}
+    for one in made:
+        if one.verb == "scale":
+            pods.setdefault(_workload(one), set()).add(one.target)
+            had[_workload(one)] = max(had.get(_workload(one), 0), int(str(one.old)))
+    return [
+        one if one.verb != "scale" else replace(one, old=had[at], new=had[at] - len(pods[at]))
+        for one, at in ((one, _workload(one)) for one in made)
+    ]
+
+
+def _workload(change: Change) -> tuple[str, str]:
+    return _name(change).partition("/")[0], change.path
 
 
 def _delete(change: Change) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_options
+from itertools import groupby
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -34,7 +35,7 @@ from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.explanation import Explanation, PodStanding
 from moorage.report.explanation_values import AtomReport, ChangeReport, ExplainRequest
 from moorage.report.obstacles import EVERY, Narrowing
-from moorage.report.outcome import InputNote, QuotaAmount, RefusedPods, Run
+from moorage.report.outcome import InputNote, RefusedPods, Run
 from moorage.report.pending_report import PendingGroup, PendingReport, PendingWay, summary_of
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import create_for, ignored_fields, input_notes, objects_of, simulate_cluster, workload_names
@@ -47,15 +48,18 @@ from moorage.state.pod_info import PodInfo
 # Explain pods that do not exist because a quota or a limit range refused them, and say what makes room in the quota.
 
 NO_WORKLOADS: Final[Mapping[str, str]] = {}
+_NO_REPLICAS: Final[Mapping[tuple[str, str], int]] = {}
 _SCALED: Final = frozenset(["Deployment", "StatefulSet", "ReplicaSet"])
 
 
 def explain_not_created(
-    request: ExplainRequest, refused: RefusedPods, pods: Iterable[Pod] = (), workloads: Mapping[str, str] = NO_WORKLOADS
-) -> Explanation:
+    request: ExplainRequest, refused: RefusedPods, pods: Iterable[Pod] = (), workloads: Mapping[str, str] = NO_WORKLOADS,
+    replicas: Mapping[tuple[str, str], int] = _NO_REPLICAS,
+) -> Explanation:  # fmt: skip
     """Return the explanation of the pods of one workload, or of one pod, that were not created for one reason.
 
-    ``pods`` exist, and ``workloads`` are the names of their workloads, by UID
+    ``pods`` exist, and ``workloads`` are the names of their workloads, by UID; ``replicas``: how many pods the workloads are to
+    have, by namespace and name (``Deployment/web``)
     """
     text = _why(refused)
     return Explanation(
@@ -64,7 +68,7 @@ def explain_not_created(
         summary=f"{_subject(refused)}: {text}.",
         standing=PodStanding("notCreated", text=text, ended_by=_ended_by(refused)),
         not_created=refused,
-        changes=tuple(_changes(refused, pods, workloads)),
+        changes=tuple(_changes(refused, pods, workloads, replicas)),
         message=refused.message,
         proof=Proof("exhaustive"),
     )
@@ -88,17 +92,8 @@ def _why(refused: RefusedPods) -> str:
 
 
 def _ended_by(refused: RefusedPods) -> tuple[str, ...]:
-    """Return, in words, the limits of the quota with which all missing pods could be created."""
-    return tuple(
-        f"quota {refused.quota}: {one.resource} of {_enough(one, len(refused.names))} or more" for one in refused.amounts
-    )
-
-
-def _enough(one: QuotaAmount, pods: int) -> str:
-    total = exact(one.used)
-    for _ in range(pods):
-        total = total.plus(exact(one.requested))
-    return str(total)
+    """Return, in words, the limits with which all missing pods could be created."""
+    return tuple(f"quota {one.quota}: {one.resource} of {one.needed} or more" for one in refused.limits)
 
 
 def _round(resource: str, total: str) -> str:
@@ -112,54 +107,75 @@ def _round(resource: str, total: str) -> str:
 # -- what makes room ---------------------------------------------------------------------------------------------------
 
 
-def _changes(refused: RefusedPods, pods: Iterable[Pod], workloads: Mapping[str, str]) -> Iterator[ChangeReport]:
-    """Yield what lets all missing pods be created: another workload of the namespace scaled down, or a larger quota."""
-    if not refused.amounts:
+def _changes(
+    refused: RefusedPods, pods: Iterable[Pod], workloads: Mapping[str, str], replicas: Mapping[tuple[str, str], int]
+) -> Iterator[ChangeReport]:
+    """Yield what lets all missing pods be created: another workload of the namespace scaled down, or larger quotas.
+
+    A workload of a higher priority is not scaled down. Its replicas are those that its spec asks for: a pod that is being
+    deleted is none of them, and neither is one that was not created.
+    """
+    if not refused.limits:
         return
     held: dict[str, list[PodInfo]] = {}
     for pod in pods:
-        name, lives = workloads.get(pod.uid, ""), pod.status.phase not in ENDED_PHASES
+        name = workloads.get(pod.uid, "")
+        lives = pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
         if lives and pod.namespace == refused.namespace and name != refused.workload and name.partition("/")[0] in _SCALED:
             held.setdefault(name, []).append(PodInfo(pod))
     # the largest workload first: it misses some of its pods least
     for name, some in sorted(held.items(), key=lambda one: (-len(one[1]), one[0])):
-        gone = _fewer(refused, some)
+        gone = None if any((pod.spec.priority or 0) > refused.priority for pod in some) else _fewer(refused, some)
         if gone is not None:
-            workload, left = f"{name.partition('/')[0].lower()}/{name.partition('/')[2]}", len(some) - gone
-            change = Change("cluster", "scale", f"pod/{some[0].key}", workload, len(some), left)
+            workload = f"{name.partition('/')[0].lower()}/{name.partition('/')[2]}"
+            has = replicas.get((refused.namespace, name), len(some))
+            left = min(has, len(some)) - gone
+            change = Change("cluster", "scale", f"pod/{some[0].key}", workload, has, left)
             command = f"kubectl scale {shlex.quote(workload)} -n {refused.namespace} --replicas={left}"
-            yield _report(change, f"scale {workload} {len(some)} → {left}", command, "scale", f"the owner of {workload}")
+            yield _report([(change, f"scale {workload} {has} → {left}")], [command], "scale", f"the owner of {workload}")
             break
-    hard = {one.resource: _round(one.resource, _enough(one, len(refused.names))) for one in refused.amounts}
-    command = (
-        f"kubectl patch resourcequota {shlex.quote(refused.quota)} -n {refused.namespace} --type=merge "
-        f"-p={shlex.quote(json.dumps({'spec': {'hard': hard}}, separators=(',', ':')))}"
-    )
-    old, new = ({one.resource: one.hard for one in refused.amounts}, hard)
-    text = ", ".join(f"{name} {old[name]} → {new[name]}" for name in hard)
-    target = f"resourcequota/{refused.namespace}/{refused.quota}"
-    change = Change("cluster", "quota", target, "hard", json.dumps(old), json.dumps(hard))
-    yield _report(change, f"raise quota {refused.quota}: {text}", command, "grow", "the cluster team")
+    yield _larger_quotas(refused)
+
+
+def _larger_quotas(refused: RefusedPods) -> ChangeReport:
+    """Return the change that raises every limit that holds the pods, with one command for each quota."""
+    made: list[tuple[Change, str]] = []
+    commands: list[str] = []
+    for quota, some in groupby(refused.limits, key=lambda one: one.quota):
+        limits = list(some)
+        old = {one.resource: one.hard for one in limits}
+        hard = {one.resource: _round(one.resource, one.needed) for one in limits}
+        patch = json.dumps({"spec": {"hard": hard}}, separators=(",", ":"))
+        commands.append(
+            f"kubectl patch resourcequota {shlex.quote(quota)} -n {refused.namespace} --type=merge -p={shlex.quote(patch)}"
+        )
+        text = ", ".join(f"{name} {old[name]} → {new}" for name, new in hard.items())
+        target = f"resourcequota/{refused.namespace}/{quota}"
+        change = Change("cluster", "quota", target, "hard", json.dumps(old), json.dumps(hard))
+        made.append((change, f"raise quota {quota}: {text}"))
+    return _report(made, commands, "grow", "the cluster team")
 
 
 def _fewer(refused: RefusedPods, pods: list[PodInfo]) -> int | None:
-    """Return how many pods of a workload have to go; None if that is all of them, or if the quota does not count them."""
+    """Return how many pods of a workload have to go; None if that is all of them, or if a quota does not count them."""
     most = 0
-    for one in refused.amounts:
+    for one in refused.limits:
         resource = one.resource.removeprefix("requests.")
         each = 1 if resource == "pods" else min(pod.requests.get(resource, 0) for pod in pods)
         freed = exact(str(each) if resource == "pods" else quantity_of(resource, each)).nano
-        lack = exact(_enough(one, len(refused.names))).nano - exact(one.hard).nano
+        lack = exact(one.needed).nano - exact(one.hard).nano
         if one.resource.startswith(("limits.", "count/")) or not freed:
             return None
         most = max(most, -(-lack // freed))
     return most if most < len(pods) else None
 
 
-def _report(change: Change, text: str, command: str, kind: str, who: str) -> ChangeReport:
-    cost = Costs().cost_of(change)
-    atom = AtomReport(change.owner, change.verb, change.target, text, cost, change.path, change.old, change.new)
-    return ChangeReport(change.owner, cost, (atom,), (command,), (), kind=kind, who=who)
+def _report(made: Sequence[tuple[Change, str]], commands: Iterable[str], kind: str, who: str) -> ChangeReport:
+    costs = Costs()
+    atoms = tuple(
+        AtomReport(one.owner, one.verb, one.target, text, costs.cost_of(one), one.path, one.old, one.new) for one, text in made
+    )
+    return ChangeReport("cluster", costs.sum_of([one for one, _ in made]), atoms, tuple(commands), (), kind=kind, who=who)
 
 
 #: Maximum number of pods to explain while they are placed: explaining a placement takes longer than making it.
@@ -275,7 +291,12 @@ def _explained_pods(
         }
         subjects = waiting | subjects
     asked = [(_request(one.keys[0], release, seed, what, texts), one) for one in refused]
-    lacking = [explain_not_created(*one, cluster.pods, workloads) for one in asked]
+    scaled: tuple[Any, ...] = (*cluster.deployments, *cluster.stateful_sets, *cluster.replica_sets)
+    replicas = {
+        (one.namespace, f"{type(one).__name__}/{one.name}"): 1 if one.spec.replicas is None else one.spec.replicas
+        for one in scaled
+    }
+    lacking = [explain_not_created(*one, cluster.pods, workloads, replicas) for one in asked]
     found = [*lacking, *(_explained(simulation, one, options) for one in subjects.values())]
     return found, simulation, cluster
 

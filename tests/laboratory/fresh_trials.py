@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
 from moorage.core.config.scheduler_document import Loaded
+from moorage.core.cycle.search import SearchScope
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.offers import ChangeSet, offers_of
 from moorage.laboratory.edit.changes import apply, reconfigure
-from moorage.laboratory.plan.node_types import daemon_pods, policies_of
+from moorage.laboratory.edit.object_edits import DRAWING
+from moorage.laboratory.plan.node_types import daemon_pods, drawn_daemon_pods, policies_of
 from moorage.laboratory.trial.trials import (
     Trial,
     check_move,
@@ -42,7 +46,7 @@ class FreshTrials:
 
     def attempt(self, changes: Collection[Change], *, look: bool = True) -> Trial:
         try:
-            return self._tried(*self._changed(changes), changes if look else None)
+            return self._tried(*self._changed(changes), changes, look=look)
         except InputError as error:
             return Trial(fault=str(error))
 
@@ -69,11 +73,16 @@ class FreshTrials:
                 simulation, _ = prepare(self.options, loaded=self.loaded)
                 simulation.load([_unplaced_if(obj, change.target) for obj in objects])
                 check_move(change, simulation)
+            held = {obj.uid: obj for obj in objects if isinstance(obj, Node)}
             objects = apply(objects, change)
+            changed = [obj for obj in objects if change.verb in DRAWING and obj is not held.get(obj.uid, obj)]
+            objects += [pod for obj in changed for pod in drawn_daemon_pods(held[obj.uid], obj, policies_of(objects))]
         added = [obj for obj in objects if isinstance(obj, Node) and obj.uid not in known]
         return [*objects, *(daemon_pods(added, policies_of(objects)) if added else ())], loaded
 
-    def _tried(self, objects: Sequence[Object], loaded: Loaded, changes: Collection[Change] | None = None) -> Trial:
+    def _tried(
+        self, objects: Sequence[Object], loaded: Loaded, changes: Collection[Change] = (), *, look: bool = False
+    ) -> Trial:
         simulation, _ = prepare(self.options, loaded=loaded)
         simulation.load(objects)
         pod = simulation.pod_named(self.key)
@@ -86,8 +95,18 @@ class FreshTrials:
             some for some in simulation.pods.values() if controller_kind(some) == "DaemonSet" and some.uid not in self._known
         ]:
             simulation.attempt(one)
+        rivals = [
+            one
+            for one in simulation.pods.values()
+            if one.uid not in self._known and not one.spec.node_name and (one.spec.priority or 0) > (pod.spec.priority or 0)
+        ]
+        freed = [simulation.scheduler.snapshot.table.row_of[str(one.old)] for one in changes if one.verb == "evict"]
+        for one in sorted(rivals, key=lambda one: -(one.spec.priority or 0)):
+            simulation.attempt(one, SearchScope(np.array(sorted(set(freed))), post_filter=False))
+            if not simulation.pods[one.uid].spec.node_name:
+                simulation.attempt(one)
         profile = simulation.scheduler.profiles[pod.spec.scheduler_name]
-        offers = None if changes is None else offers_of(profile, PodInfo(pod), simulation.scheduler.snapshot, changes)
+        offers = None if not look else offers_of(profile, PodInfo(pod), simulation.scheduler.snapshot, changes)
         simulation.attempt(pod)
         now = simulation.pods[pod.uid]
         if now.spec.node_name:
@@ -102,10 +121,11 @@ class FreshTrials:
 
     def _replaced(self, simulation: SimulatedCluster) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Try the pods that replace evicted ones. Return those that are placed, those that are not, and nodes of the first."""
-        fresh = [pod for pod in simulation.pods.values() if pod.uid not in self._known and not pod.spec.node_name]
+        fresh = [pod for pod in simulation.pods.values() if pod.uid not in self._known]
         waiting = [pod for pod in fresh if controller_kind(pod) != "DaemonSet"]
         for pod in waiting:
-            simulation.attempt(pod)
+            if not pod.spec.node_name:
+                simulation.attempt(pod)
         nodes = {pod.key: simulation.pods[pod.uid].spec.node_name for pod in waiting if pod.uid in simulation.pods}
         placed = {key: str(node) for key, node in nodes.items() if node}
         return tuple(placed), tuple(key for key, node in nodes.items() if not node), tuple(placed.values())

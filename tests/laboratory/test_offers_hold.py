@@ -36,6 +36,22 @@ def test_what_cannot_change_is_replaced_by_a_copy(document):
     assert carried_out(up, key, shrink) == ""
 
 
+#: Clusters in which an answer once did not come true.
+FOUND = {
+    "a replacement of a higher priority takes its place back": 100500,
+    "a DaemonSet comes to a node with a new label": 101128,
+    "a pod that waits already takes the room before the new pod": 101019,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", FOUND.values(), ids=FOUND)
+def test_an_answer_that_others_undid_is_not_given(seed):
+    tried, broken = broken_offers(seed)
+    assert tried
+    assert broken == []
+
+
 @pytest.mark.slow
 def test_commands_do_what_the_answer_says():
     found = [broken_offers(seed) for seed in range(FIRST, FIRST + CLUSTERS)]

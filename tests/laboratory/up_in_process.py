@@ -56,6 +56,7 @@ class LocalUp:
         """Return the objects that a dump would have."""
         kinds = [kind for kind in KINDS if kind.kind in READ and kind.stored_as is None]
         found = [(kind, one.document()) for kind in kinds for one in self.store.page(kind).records]
+        found.sort(key=lambda one: one[1]["metadata"]["creationTimestamp"])  # the older of two pods is first in the queue
         return [{"apiVersion": kind.api_version, "kind": kind.kind, **document} for kind, document in found]
 
     def pods(self):
@@ -84,6 +85,7 @@ class LocalUp:
             if due is None or due > end:
                 break
             self.now = max(self.now, due)
+        self.now = max(self.now, end)  # what is created after it is younger
 
     def _schedule(self):
         """Try the pending pods as a fresh scheduler does. Return whether one was placed, or others made way for one."""

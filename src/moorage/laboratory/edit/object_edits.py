@@ -44,7 +44,7 @@ from moorage.laboratory.cluster_objects import (
 from moorage.laboratory.edit import scaling
 from moorage.laboratory.edit.changes import apply, apply_all
 from moorage.laboratory.edit.edits import WORKLOAD_KINDS, parse_edit, parse_field
-from moorage.laboratory.plan.node_types import daemon_pods, policies_of
+from moorage.laboratory.plan.node_types import daemon_pods, drawn_daemon_pods, policies_of
 from moorage.laboratory.trial.history import Deleted, Step, Told
 from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import SLOTS, ClusterInput, WrittenObjects
@@ -309,6 +309,10 @@ class ObjectEdit(Struct, frozen=True):
     aside: Mapping[str, Object] | None = None
 
 
+#: Changes of a node after which more DaemonSets may run a pod there.
+DRAWING: Final = frozenset(["label", "relabel", "untaint"])
+
+
 class ObjectEdits:
     """Translates edits of one cluster in its present state."""
 
@@ -386,6 +390,9 @@ class ObjectEdits:
             before = [self._inventory.get(change.target)]
         after = apply(before, change)
         if len(before) == len(after) == 1 and before[0].uid == after[0].uid:
+            old, new = before[0], after[0]
+            if change.verb in DRAWING and isinstance(old, Node) and isinstance(new, Node):
+                return self._told([new, *drawn_daemon_pods(old, new, policies_of(self._inventory.aside.values()))])
             return ObjectEdit((Told(tuple(Seen(_unversioned(obj)) for obj in after if obj is not before[0])),))
         if change.verb == "add-node":
             known = {id(node) for node in before}

@@ -23,6 +23,7 @@ from moorage.laboratory.node_groups import group_nodes
 from moorage.simulator.admission import admit
 from moorage.simulator.autoscalers.instance_types import LARGEST, InstanceType, Offering, launched, price_list
 from moorage.simulator.autoscalers.key_requirements import Requirements
+from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.workloads import expand
 
@@ -50,6 +51,18 @@ def daemon_pods(nodes: Iterable[Node], policies: Iterable[Object]) -> list[Pod]:
     if not daemons:
         return []
     return list(admit(expand(cluster_input([*held, *nodes]))).pods)
+
+
+def drawn_daemon_pods(before: Node, after: Node, policies: Iterable[Object]) -> list[Pod]:
+    """Return the DaemonSet pods that a changed node gets and would not have had as it was, admitted."""
+    held = list(policies)
+    had = {_daemon_of(pod) for pod in daemon_pods([before], held)}
+    return [pod for pod in daemon_pods([after], held) if _daemon_of(pod) not in had]
+
+
+def _daemon_of(pod: Pod) -> tuple[str, str]:
+    owner = controller_of(pod.metadata)
+    return pod.namespace, "" if owner is None else owner.name
 
 
 def add_nodes(simulation: SimulatedCluster, nodes: Sequence[Node], policies: Iterable[Object]) -> list[Pod]:

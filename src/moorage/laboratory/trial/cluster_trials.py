@@ -19,6 +19,7 @@ from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import ChangeSet, FirstLook, offers_of
 from moorage.laboratory.edit.changes import reconfigured_profile
+from moorage.laboratory.edit.object_edits import DRAWING
 from moorage.laboratory.explain.verdicts import off_its_node
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.dry_run import Nominated, known_feasible, quick_decision
@@ -36,6 +37,8 @@ from moorage.simulator.owners import controller_kind
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
+#: Changes of a pod that need no new pod.
+IN_PLACE = frozenset(["ungate", "tolerate", "tolerate-own"])
 #: Plugins that a profile cannot do without at these points.
 _NEEDED = frozenset(["queueSort", "bind"])
 
@@ -56,6 +59,8 @@ class ClusterTrials:
     def __post_init__(self) -> None:
         #: The number of pods that had arrived when the present attempt began.
         self._arrivals = 0
+        #: The replacements of evicted pods that were tried before the pod and have a node, and their nodes.
+        self._rivals: dict[str, str] = {}
         self._first = FirstLook(patterns=self.patterns)
         self._moves: dict[str, Change | None] = {}
         self._cycle: tuple[SimulatedCluster, Cycle] | None = None
@@ -72,12 +77,14 @@ class ClusterTrials:
             before = unscheduled(pod, simulation)
             if before is not None and not (disabled and pod.spec.scheduler_name not in simulation.scheduler.profiles):
                 return Trial(offers=before)
-            if any(one.verb == "add-node" for one in changes):  # the DaemonSets of a new node are there first
+            if any(one.verb == "add-node" or one.verb in DRAWING for one in changes):  # DaemonSets are there first
                 daemons = [one.uid for one in self._arrived() if controller_kind(one) == "DaemonSet"]
                 if daemons:
                     self.cluster.schedule(daemons)
             if self.with_queue:
                 self._try_ahead(pod)
+            else:
+                self._try_rivals(pod, changes)
             cycle = None if any(one.owner == "pod" for one in changes) else self._keeping_cycle()
             trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle)
             if trial is not None:
@@ -87,9 +94,12 @@ class ClusterTrials:
 
     def fits(self, changes: Collection[Change]) -> tuple[str, ...]:
         with self.cluster.transaction():
+            self._arrivals = self.cluster.simulation.arrivals
             pod, disabled = self._changed(changes)
             if self.with_queue:
                 self._try_ahead(pod)
+            else:
+                self._try_rivals(pod, changes)
             profile, simulation = self._profile(pod, disabled), self.cluster.simulation
             known = None
             if not any(one.owner in {"pod", "config"} for one in changes):
@@ -170,6 +180,32 @@ class ClusterTrials:
         if ahead:
             self.cluster.schedule(ahead)
 
+    def _try_rivals(self, pod: Pod, changes: Collection[Change]) -> None:
+        """Try the pods that take the room that changes make before the pod gets there.
+
+        A pod that replaces an evicted one and has a higher priority takes its place back, if it still fits there. A pod that is
+        created again is younger than those of its priority that wait already; they profit from other changes before it does.
+        """
+        self._rivals = {}
+        fresh = {other.uid for other in self._waiting()}
+        is_renewed = any(one.owner == "pod" and one.verb not in IN_PLACE for one in changes)
+        is_mixed = is_renewed and any(one.owner in {"node", "cluster"} and one.verb != "add-node" for one in changes)
+        if not (fresh or is_mixed):
+            return
+        mine, pods = pod.spec.priority or 0, self.cluster.simulation.pods
+        ranked = [queued.pod.pod.uid for queued in self.cluster.simulation.scheduler.queue.ranked()]
+        others = [uid for uid in ranked if uid != pod.uid and uid in pods]
+        ahead = [uid for uid in others if uid in fresh and (pods[uid].spec.priority or 0) > mine]
+        freed = list(dict.fromkeys(str(one.old) for one in changes if one.verb == "evict"))
+        for uid in ahead:
+            (placed,) = self.cluster.schedule([uid], nodes=freed)
+            if placed.node is None:
+                (placed,) = self.cluster.schedule([uid])
+            if placed.node is not None:
+                self._rivals[placed.pod] = placed.node
+        if is_mixed:
+            self.cluster.schedule([uid for uid in others if uid not in fresh and (pods[uid].spec.priority or 0) >= mine])
+
     def _arrived(self) -> list[Pod]:
         """Return the pods without a node that were created in this trial."""
         return [pod for pod in self.cluster.simulation.arrived_after(self._arrivals) if not pod.spec.node_name]
@@ -183,8 +219,8 @@ class ClusterTrials:
         waiting = self._waiting()
         placements = self.cluster.schedule([pod.metadata.uid for pod in waiting]) if waiting else []
         placed = [one for one in placements if one]
-        homes = tuple(str(one.node) for one in placed)
-        return tuple(one.pod for one in placed), tuple(one.pod for one in placements if not one), homes
+        homes = (*self._rivals.values(), *(str(one.node) for one in placed))
+        return (*self._rivals, *(one.pod for one in placed)), tuple(one.pod for one in placements if not one), homes
 
     def _preempting(
         self, pod: Pod, profile: Profile, cycle: Cycle | None, nominated: str, victims: Collection[str]

@@ -8,9 +8,10 @@ import pytest
 from moorage.api.admission import (
     RuntimeClass,
     add_default_tolerations,
-    apply_limit_ranges,
     apply_runtime_class,
     default_storage_class,
+    limit_range_defaults,
+    out_of_pods_bounds,
     resolve_priority,
     set_default_storage_class,
 )
@@ -122,10 +123,9 @@ LIMITS = {  # the container's resources, limit ranges → requests, limits
 @pytest.mark.parametrize("where", ["containers", "initContainers"])
 @pytest.mark.parametrize(("given", "ranges", "requests", "limits"), LIMITS.values(), ids=LIMITS)
 def test_limit_ranges_set_defaults(given, ranges, requests, limits, where):
-    admitted = apply_limit_ranges(pod(**{where: [{"name": "c", "resources": given}]}), ranges)
-    held = (*admitted.pod.spec.containers, *admitted.pod.spec.init_containers)[0].resources
+    admitted = limit_range_defaults(pod(**{where: [{"name": "c", "resources": given}]}), ranges)
+    held = (*admitted.spec.containers, *admitted.spec.init_containers)[0].resources
     assert (held.requests, held.limits) == (requests, limits)
-    assert admitted.refusals == ()
 
 
 BOUNDS = {  # requests, limits, the item's bounds → rejection
@@ -166,13 +166,19 @@ BOUNDS = {  # requests, limits, the item's bounds → rejection
 @pytest.mark.parametrize(("requests", "limits", "bounds", "refusal"), BOUNDS.values(), ids=BOUNDS)
 def test_limit_ranges_set_bounds(requests, limits, bounds, refusal):
     given = pod(containers=[{"name": "c", "resources": {"requests": requests, "limits": limits}}])
-    admitted = apply_limit_ranges(given, [limit_range("a", {"type": "Container", **bounds})])
-    assert admitted.refusals == (() if refusal is None else (refusal,))
+    refusals = out_of_pods_bounds(given, [limit_range("a", {"type": "Container", **bounds})])
+    assert refusals == (() if refusal is None else (refusal,))
 
 
-def test_a_pod_within_bounds_is_the_same_object():
+def test_a_pod_without_defaults_is_the_same_object():
     given = pod(containers=[{"name": "c"}])
-    assert apply_limit_ranges(given, [limit_range("a", {"type": "Pod", "max": {"cpu": "2"}})]).pod is given
+    assert limit_range_defaults(given, [limit_range("a", {"type": "Pod", "max": {"cpu": "2"}})]) is given
+
+
+def test_a_total_beyond_a_bound_of_pods_is_written_in_the_containers_suffixes():
+    given = pod(containers=[{"name": name, "resources": {"limits": {"memory": "1Gi"}}} for name in ("a", "b")])
+    bound = limit_range("a", {"type": "Pod", "max": {"memory": "1Gi"}})
+    assert out_of_pods_bounds(given, [bound]) == ("maximum memory usage per Pod is 1Gi, but limit is 2Gi",)
 
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}

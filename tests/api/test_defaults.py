@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController
 from moorage.api.defaults import (
+    complete_pod_level,
     default_limit_range,
     default_namespace,
     default_node,
@@ -16,10 +17,8 @@ from moorage.api.defaults import (
     default_replication_controller,
     default_resource_claim,
     default_resource_claim_template,
-    quantity_of_nano,
 )
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
-from moorage.api.quantity import parse
 
 
 def pod(spec: dict, labels: dict | None = None) -> Pod:
@@ -55,7 +54,7 @@ POD_LEVEL = {  # pod-level resources, containers' resources → pod-level reques
     "containers' sum comes first": (
         {"limits": {"cpu": "2"}},
         [{"requests": {"cpu": "300m"}}, {"requests": {"cpu": "400m", "memory": "1Gi"}}],
-        {"cpu": "700m", "memory": str(2**30)},
+        {"cpu": "700m", "memory": "1Gi"},
         {"cpu": "2"},
     ),
     "containers' limits count as requests": (
@@ -79,8 +78,8 @@ POD_LEVEL = {  # pod-level resources, containers' resources → pod-level reques
     "huge pages: limit from containers, request from limit": (
         {"limits": {"cpu": "2"}},
         [{"limits": {"hugepages-2Mi": "4Mi"}}],
-        {"cpu": "2", "hugepages-2Mi": str(4 * 2**20)},
-        {"cpu": "2", "hugepages-2Mi": str(4 * 2**20)},
+        {"cpu": "2", "hugepages-2Mi": "4Mi"},
+        {"cpu": "2", "hugepages-2Mi": "4Mi"},
     ),
     "huge pages requested by the pod get no limit": (
         {"requests": {"hugepages-2Mi": "2Mi"}},
@@ -204,10 +203,32 @@ def test_defaulting_is_idempotent_and_keeps_the_object(spec):
     assert default_pod(once) is once
 
 
-@settings(max_examples=50)
-@given(nano=st.integers(0, 10**21))
-def test_nano_quantities_keep_their_exact_text(nano):
-    assert parse(quantity_of_nano(nano)) == nano
+FROM_1_37 = {  # pod-level resources, the containers' → requests, limits
+    "a request above the limits of all containers": (
+        {"requests": {"memory": "5Gi"}},
+        [{"limits": {"memory": "300Mi"}}],
+        {"memory": "5Gi"},
+        {"memory": "5Gi"},
+    ),
+    "the containers' limits": (
+        {"requests": {"cpu": "1"}},
+        [{"limits": {"cpu": "2", "memory": "1Gi"}}, {"limits": {"cpu": "500m", "memory": "1Gi"}}],
+        {"cpu": "1", "memory": "2Gi"},
+        {"cpu": "2500m", "memory": "2Gi"},
+    ),
+    "a container without limit": (
+        {"requests": {"cpu": "1"}},
+        [{"limits": {"cpu": "2"}}, {"requests": {"memory": "1Gi"}}],
+        {"cpu": "1", "memory": "1Gi"},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(("own", "parts", "requests", "limits"), FROM_1_37.values(), ids=FROM_1_37)
+def test_pod_level_resources_are_completed_on_creation(own, parts, requests, limits):
+    stored = complete_pod_level(default_pod(pod(containers(*parts, resources=own)))).spec.resources
+    assert (stored.requests, stored.limits) == (requests, limits)
 
 
 NODES = {  # capacity, allocatable → allocatable

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from moorage.api.quantity import QuantityError, _amount, _nano_of, canonical, milli_value, parse, sign, value
+from moorage.api.quantity import QuantityError, _amount, _nano_of, added, canonical, milli_value, parse, sign, value
 from moorage.errors import InputError
 
 MAX = 2**63 - 1
@@ -187,6 +187,14 @@ def test_the_canonical_form_is_equal_and_stable(text):
     form = canonical(text)
     assert parse(form) == parse(text)
     assert canonical(form) == form
+
+
+SUMS = [("1Gi", "1024Mi", "2Gi"), ("1Gi", "1", "1073741825"), ("0", "512Mi", "512Mi"), ("500m", "500m", "1")]
+
+
+@pytest.mark.parametrize(("one", "other", "total"), SUMS)
+def test_a_sum_has_the_suffixes_of_the_first_amount(one, other, total):
+    assert added(one, other) == total
 
 
 @given(quantities, quantities)

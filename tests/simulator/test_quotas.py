@@ -104,7 +104,10 @@ def test_the_message_is_that_of_the_api_server():
     (shortage,) = one.refused.shortages
     assert (shortage.resource, shortage.requested, shortage.used, shortage.hard) == ("cpu", "2", "3", "4")
     (one,) = cluster(LIMITS, pod("a", "3")).refused
-    assert one.refused.message == 'pods "a" is forbidden: maximum cpu usage per Container is 2, but request is 3'
+    assert one.refused.message == (  # the maximum is the default limit, and validation comes before the bounds
+        'Pod "a" is invalid: spec.containers[0].resources.requests: Invalid value: "3": '
+        "must be less than or equal to cpu limit of 2"
+    )
     assert (one.refused.by, one.refused.quota) == ("LimitRange", "")
 
 

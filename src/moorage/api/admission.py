@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from moorage.api.core import Container, LimitRange, LimitRangeItem, Pod, Toleration
-from moorage.api.defaults import default_limit_range, nano_total, quantity_of_nano
+from moorage.api.defaults import default_limit_range, total_amounts
 from moorage.api.meta import Object, ObjectMeta, Quantity, ResourceList, Value
 from moorage.api.pod_groups import PodGroup
 from moorage.api.quantity import NANO_PER_UNIT, parse
@@ -134,17 +134,15 @@ def default_priority_class(classes: Iterable[PriorityClass]) -> PriorityClass | 
 # -- limit ranges -------------------------------------------------------------------------------------------------------
 
 
-def apply_limit_ranges(pod: Pod, limit_ranges: Iterable[LimitRange]) -> Admitted:
-    """Set default limits and requests of the pod's containers, and check them against the bounds of the namespace.
+def limit_range_defaults(pod: Pod, limit_ranges: Iterable[LimitRange]) -> Pod:
+    """Return a pod with the default limits and requests of its namespace for the containers that set none.
 
     ``limit_ranges`` are those of the pod's namespace. They apply in the order of their names; the first to set a value wins.
     """
-    refusals: list[str] = []
     for limit_range in sorted(limit_ranges, key=lambda one: one.metadata.name):
-        completed = default_limit_range(limit_range)
         limits: ResourceList = {}
         requests: ResourceList = {}
-        for item in completed.spec.limits:
+        for item in default_limit_range(limit_range).spec.limits:
             if item.type == "Container":
                 limits.update(item.default)
                 requests.update(item.default_request)
@@ -153,10 +151,15 @@ def apply_limit_ranges(pod: Pod, limit_ranges: Iterable[LimitRange]) -> Admitted
         inits = tuple(_filled(container, limits, requests) for container in spec.init_containers)
         if (containers, inits) != (spec.containers, spec.init_containers):
             pod = _annotated(replace(pod, spec=replace(spec, containers=containers, init_containers=inits)), pod)
-        refusals += _out_of_bounds(pod, completed)
-        if refusals:
-            break
-    return Admitted(pod, tuple(refusals))
+    return pod
+
+
+def out_of_pods_bounds(pod: Pod, limit_ranges: Iterable[LimitRange]) -> tuple[str, ...]:
+    """Check a pod against its namespace's limit ranges in order of name; return the violations of the first one broken."""
+    for limit_range in sorted(limit_ranges, key=lambda one: one.metadata.name):
+        if refusals := tuple(_out_of_bounds(pod, default_limit_range(limit_range))):
+            return refusals
+    return ()
 
 
 def _filled(container: Container, limits: ResourceList, requests: ResourceList) -> Container:
@@ -197,8 +200,7 @@ def _out_of_bounds(pod: Pod, limit_range: LimitRange) -> Iterable[str]:
 
 def _of_pod(pod: Pod, side: str) -> ResourceList:
     """Return the pod's total requests or limits (``side``): the peak over its containers, overridden by pod-level resources."""
-    total = nano_total(pod.spec, lambda resources: getattr(resources, side))
-    found: ResourceList = {name: quantity_of_nano(nano) for name, nano in total.items()}
+    found = total_amounts(pod.spec, lambda resources: getattr(resources, side))
     own_amounts: ResourceList = {} if pod.spec.resources is None else getattr(pod.spec.resources, side)
     return {**found, **own_amounts}
 

@@ -12,7 +12,6 @@ Source  kubernetes, pkg/apis/core/v1/defaults.go and zz_generated.defaults.go; p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from operator import add
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -27,8 +26,8 @@ from moorage.api.devices import (
     ResourceClaimTemplate,
 )
 from moorage.api.meta import LabelSelector, LabelSelectorRequirement, ResourceList, Value
-from moorage.api.names import is_hugepage_resource, is_native_resource
-from moorage.api.quantity import NANO_PER_UNIT, parse
+from moorage.api.names import is_hugepage_resource
+from moorage.api.quantity import added, canonical, parse
 
 #: How many complete specs are remembered.
 _MOST_SPECS: Final = 4096
@@ -158,21 +157,49 @@ def _pod_level(spec: core.PodSpec, resources: core.ResourceRequirements) -> core
     """
     if not resources.limits and not resources.requests:
         return resources
-    limits = dict(resources.limits)
-    for name, nano in nano_total(spec, lambda asked: asked.limits).items():
-        if is_hugepage_resource(name) and name not in resources.requests:
-            limits.setdefault(name, quantity_of_nano(nano))
-    requests = dict(resources.requests)
-    if limits:
-        for name, nano in nano_total(spec, lambda asked: asked.requests).items():
-            if _counts_for_pods(name) and is_native_resource(name) and not is_hugepage_resource(name):
-                requests.setdefault(name, quantity_of_nano(nano))
-        for name, quantity in limits.items():
-            if _counts_for_pods(name):
-                requests.setdefault(name, quantity)
+    limits = {**_huge_page_limits(spec, resources), **resources.limits}
+    requests = _pod_level_requests(spec, resources.requests, limits) if limits else resources.requests
     if len(limits) == len(resources.limits) and len(requests) == len(resources.requests):
         return resources
     return replace(resources, limits=limits, requests=requests)
+
+
+def complete_pod_level(pod: core.Pod) -> core.Pod:
+    """Return a new pod with its pod-level resources as from Kubernetes 1.37 on, where they are completed on creation.
+
+    Requests default to the containers' total even if there are no limits, and a limit that each container has to their total,
+    or to the pod's own request if that is larger.
+
+    Source  kubernetes, pkg/api/pod/util.go, DefaultPodLevelResources (gate PodLevelResourcesFixDefaulting)
+    """
+    resources = pod.spec.resources
+    if resources is None or not (resources.limits or resources.requests):
+        return pod
+    limits = {**_huge_page_limits(pod.spec, resources), **resources.limits}
+    requests = _pod_level_requests(pod.spec, resources.requests, limits)
+    of_containers = total_amounts(pod.spec, lambda asked: asked.limits)
+    parts = (*pod.spec.containers, *pod.spec.init_containers)
+    for name, request in requests.items():
+        if name not in limits and _counts_for_pods(name) and all(name in one.resources.limits for one in parts):
+            limits[name] = max(of_containers[name], request, key=parse)
+    completed = replace(resources, limits=limits, requests=requests)
+    return _changed(pod, spec=_changed(pod.spec, resources=completed))
+
+
+def _huge_page_limits(spec: core.PodSpec, resources: core.ResourceRequirements) -> ResourceList:
+    """Return the containers' total limits of huge pages that the pod does not request itself."""
+    limits = total_amounts(spec, lambda asked: asked.limits)
+    return {name: most for name, most in limits.items() if is_hugepage_resource(name) and name not in resources.requests}
+
+
+def _pod_level_requests(spec: core.PodSpec, own: ResourceList, limits: ResourceList) -> ResourceList:
+    """Return a pod's own requests, completed with the containers' total and then with the pod's limits."""
+    total = total_amounts(spec, lambda asked: asked.requests)
+    of_limits = {name: most for name, most in limits.items() if _counts_for_pods(name)}
+    of_containers = {
+        name: amount for name, amount in total.items() if _counts_for_pods(name) and not is_hugepage_resource(name)
+    }
+    return {**of_limits, **of_containers, **own}
 
 
 def _counts_for_pods(name: str) -> bool:
@@ -216,22 +243,14 @@ def largest_total(
     return running
 
 
-def nano_total(spec: core.PodSpec, part: Callable[[core.ResourceRequirements], ResourceList]) -> dict[str, int]:
-    """Return the containers' largest total in nano-units.
+def total_amounts(spec: core.PodSpec, part: Callable[[core.ResourceRequirements], ResourceList]) -> ResourceList:
+    """Return the containers' largest total, each amount in the suffix family of the first.
 
     Raises  QuantityError
     """
-    return largest_total(
-        spec, lambda one: {name: parse(quantity) for name, quantity in part(one.resources).items()}, add, lambda nano: nano
-    )
-
-
-def quantity_of_nano(nano: int) -> str:
-    """Return nano-units as a quantity: ``1500000000`` → ``1500m``."""
-    for suffix, step in (("", NANO_PER_UNIT), ("m", 10**6)):
-        if nano % step == 0:
-            return f"{nano // step}{suffix}"
-    return f"{nano}n"
+    return {
+        name: canonical(amount) for name, amount in largest_total(spec, lambda one: part(one.resources), added, parse).items()
+    }
 
 
 # -- label keys ---------------------------------------------------------------------------------------------------------

@@ -55,6 +55,10 @@ class FeatureGates:
         """
         return self._open.get(gate, self._named.get(gate, False))
 
+    def closes(self, gate: str) -> bool:
+        """Return whether a gate was closed by name. This answers for gates that change no decision, too."""
+        return self._named.get(gate) is False
+
     def varied(self, gates: Mapping[str, bool], traits: Mapping[str, Any]) -> FeatureGates:
         """Return these gates with some other values, of a release with some other traits: a mixture that no release is."""
         made = copy(self)

@@ -137,6 +137,17 @@ def canonical(q: str | int | float) -> str:
     return _canonical_text(q) if isinstance(q, str) else _print(_amount(q))
 
 
+def added(one: str | int | float, other: str | int | float) -> str:
+    """Return a sum as the API server writes it, in the suffix family of the first amount unless that is zero.
+
+    Raises  QuantityError
+    """
+    first, second = _amount(one), _amount(other)
+    exponent = min(first.exponent, second.exponent)
+    mantissa = sum(amount.mantissa * 10 ** (amount.exponent - exponent) for amount in (first, second))
+    return _print(_Amount(mantissa, exponent, (first if first.mantissa else second).format))
+
+
 def decimal_parts(q: str | int | float) -> tuple[int, int, bool]:
     """Return (mantissa, exponent of ten, whether Go holds a big decimal), for arithmetic whose result depends on this."""
     amount = _amount(q)

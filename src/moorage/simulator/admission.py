@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from moorage.api.admission import (
     Admitted,
     add_default_tolerations,
-    apply_limit_ranges,
     apply_runtime_class,
     default_storage_class,
+    limit_range_defaults,
+    out_of_pods_bounds,
     resolve_priority,
     set_default_storage_class,
 )
@@ -103,10 +104,10 @@ class _Admission:
         _, admitted, out_of_bounds, wrong = self._seen[key]
         for refusal in admitted.refusals:
             self._refused.setdefault(refusal, []).append(pod.key)
-        if out_of_bounds:
-            self.out_of_bounds[pod.uid] = out_of_bounds
-        elif wrong:
+        if wrong:  # the API server validates a pod before it holds it against the bounds
             self.invalid[pod.uid] = wrong
+        elif out_of_bounds:
+            self.out_of_bounds[pod.uid] = out_of_bounds
         spec = admitted.pod.spec
         return pod if spec is pod.spec else replace(pod, spec=spec)
 
@@ -124,14 +125,16 @@ class _Admission:
 
     def _admitted(self, pod: Pod) -> tuple[Admitted, tuple[str, ...], str]:
         """Return a pod after admission; its violations of limit ranges, and what they made invalid, empty unless ``bounds``."""
-        with_limits = apply_limit_ranges(pod, self._limits.get(pod.namespace, ()))
-        with_priority = resolve_priority(with_limits.pod, self._priorities)
+        ranges = self._limits.get(pod.namespace, ())
+        with_limits = limit_range_defaults(pod, ranges)
+        beyond = out_of_pods_bounds(with_limits, ranges)
+        with_priority = resolve_priority(with_limits, self._priorities)
         with_runtime = apply_runtime_class(add_default_tolerations(with_priority.pod), self._runtimes)
         refusals = (*with_priority.refusals, *with_runtime.refusals)
-        wrong = "" if with_limits.pod.spec is pod.spec else _made_wrong(pod, with_limits.pod)
+        wrong = "" if with_limits.spec is pod.spec else _made_wrong(pod, with_limits)
         if self._bounds:
-            return Admitted(with_runtime.pod, refusals), with_limits.refusals, wrong
-        return Admitted(with_runtime.pod, (*filter(None, [wrong]), *with_limits.refusals, *refusals)), (), ""
+            return Admitted(with_runtime.pod, refusals), beyond, wrong
+        return Admitted(with_runtime.pod, (*filter(None, [wrong]), *beyond, *refusals)), (), ""
 
     def group(self, group: G) -> G:
         """Set a group's priority from its class or the default class, as for pods."""

@@ -12,11 +12,12 @@ Source  kubernetes, plugin/pkg/admission: limitranger, priority, defaulttolerati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from moorage.api import admission
 from moorage.api.core import LimitRange, Node, Object, Pod
+from moorage.api.decode import decode
 from moorage.api.documents.records import Record
 from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.api.documents.statuses import ApiError, Cause, forbidden, not_found, quoted
@@ -83,10 +84,13 @@ def add_finalizer(metadata: Document, name: str) -> None:
 
 
 def admit_new(kind: ServedKind, document: Document, find: Lookup) -> None:
-    """Check that a new, valid pod group references an existing workload and template.
+    """Check a new, valid object against others: a pod and a claim against the limit ranges of their namespace, a pod group
+    against its workload and template, which must exist.
 
     Raises  ApiError 403
     """
+    if kind.native in {"Pod", "PersistentVolumeClaim"}:
+        _check_bounds(kind, document, [*find(LimitRange, document["metadata"]["namespace"])])
     if kind.native != "PodGroup":
         return
     origin = (document["spec"].get("podGroupTemplateRef") or {}).get("workload")
@@ -103,6 +107,19 @@ def admit_new(kind: ServedKind, document: Document, find: Lookup) -> None:
         why = f'PodGroupTemplate "{template}" not found in Workload "{wanted}"'
     if why:
         raise refused(kind, document, f"PodGroup rejected: {why}")
+
+
+def _check_bounds(kind: ServedKind, document: Document, ranges: Sequence[LimitRange]) -> None:
+    if not ranges or kind.struct is None:
+        return
+    decoded = decode(document, kind.struct, "")
+    refusals: tuple[str, ...] = ()
+    if isinstance(decoded, Pod):
+        refusals = admission.out_of_pods_bounds(decoded, ranges)
+    elif isinstance(decoded, PersistentVolumeClaim):
+        refusals = admission.out_of_claims_bounds(decoded, ranges)
+    if refusals:
+        raise refused(kind, document, _joined(refusals))
 
 
 def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, gates: FeatureGates) -> None:
@@ -138,7 +155,7 @@ def _pod(pod: Pod, find: Lookup) -> _Admitted:
     ranges, priorities = [*find(LimitRange, pod.metadata.namespace)], _by_name(PriorityClass, find)
     runtimes = _by_name(admission.RuntimeClass, find)
     steps: tuple[Callable[[Pod], admission.Admitted], ...] = (
-        lambda pod: admission.apply_limit_ranges(pod, ranges),
+        lambda pod: admission.Admitted(admission.limit_range_defaults(pod, ranges)),
         lambda pod: admission.resolve_priority(pod, priorities),
         lambda pod: admission.Admitted(admission.add_default_tolerations(pod)),
         lambda pod: admission.apply_runtime_class(pod, runtimes),
@@ -157,15 +174,14 @@ def admit_resize(document: Document, decoded: Object, find: Lookup) -> None:
     """
     if not isinstance(decoded, Pod):
         return
-    after, refusals = admission.apply_limit_ranges(decoded, [*find(LimitRange, decoded.metadata.namespace)])
-    if refusals:
+    ranges = [*find(LimitRange, decoded.metadata.namespace)]
+    after = admission.limit_range_defaults(decoded, ranges)
+    if refusals := admission.out_of_pods_bounds(after, ranges):
         raise forbidden("pods", "", decoded.metadata.name, _joined(refusals))
     apply_changes(document, decoded, after)
 
 
 def _claim(claim: PersistentVolumeClaim, find: Lookup) -> _Admitted:
-    if refusals := admission.out_of_claims_bounds(claim, [*find(LimitRange, claim.metadata.namespace)]):
-        return claim, refusals
     return admission.set_default_storage_class(claim, [*find(StorageClass, "")]), ()
 
 

@@ -17,7 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.api.core import Pod
 from moorage.api.decode import decode
+from moorage.api.defaults import complete_pod_level
 from moorage.api.documents.records import key_of
 from moorage.api.documents.served_kinds import Document, ServedKind, set_or_drop
 from moorage.api.documents.statuses import bad_request, conflict, invalid
@@ -37,6 +39,7 @@ from moorage.rules.admission.custom_resource_strategy import (
 )
 from moorage.rules.admission.defaulting import (
     TEMPLATE_GENERATION,
+    apply_changes,
     complete_decoded,
     complete_sources,
     drop_disabled_fields,
@@ -125,7 +128,10 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, mo
     drop_disabled_fields(kind, None, document, gates)
     set_release_defaults(kind, document, gates)
     decoded = set_defaults_and_decode(kind, document)
-    if kind.native == "Pod":
+    if isinstance(decoded, Pod):
+        if gates.emulated.groups_as_one and not gates.closes("PodLevelResourcesFixDefaulting"):  # 1.37 and later
+            before, decoded = decoded, complete_pod_level(decoded)
+            apply_changes(document, before, decoded)
         _set_pod_status(document)
     new = new_definition_faults(document) if kind.native == "CustomResourceDefinition" else new_object_faults(kind, document)
     found = (more, _faults(kind, decoded), unread_field_faults(kind, document), new)

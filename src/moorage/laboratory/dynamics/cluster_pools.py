@@ -70,6 +70,8 @@ def pools_of_cluster(
         missing.append(f"what these flags change: {', '.join(flags.ignored)}")
     if not bounds:
         missing.append(f"the bounds of node groups (config map {_STATUS}, or --nodes): 0 to {_MOST} nodes are assumed")
+    waits = "cluster-autoscaler waits after a failed scale-up, and here it does not"
+    missing += [f"node group {name}: {waits}" for name in _backing_off(status)]
     groups = group_nodes(nodes)
     named = {group.name: name for group in groups if (name := _name_for(group.name, bounds))}
     known = {one.name: one for one in templates}
@@ -118,6 +120,19 @@ def _bounds(status: str) -> Iterator[tuple[str, tuple[int, int]]]:
     for one in tree.get("nodeGroups") or () if isinstance(tree, dict) else ():
         health = one.get("health") or {}
         yield str(one.get("name")), (int(health.get("minSize", 0)), int(health.get("maxSize", _MOST)))
+
+
+def _backing_off(status: str) -> Iterator[str]:
+    """Yield the names of node groups that do not grow for a while, as the config map says."""
+    if "nodeGroups:" not in status:
+        for name, text in re.findall(r"Name:\s*(\S+)(.*?)(?=Name:|\Z)", status, re.DOTALL):
+            if re.search(r"ScaleUp:\s*Backoff", text):
+                yield name
+        return
+    tree = read_first_yaml(status, _STATUS)
+    for one in tree.get("nodeGroups") or () if isinstance(tree, dict) else ():
+        if (one.get("scaleUp") or {}).get("status") == "Backoff":
+            yield str(one.get("name"))
 
 
 def _name_for(group: str, bounds: Mapping[str, tuple[int, int]]) -> str:

@@ -114,6 +114,10 @@ class SceneJudge:
             yield f"instance types that the file does not have: {', '.join(unknown[:5])}{' …' if len(unknown) > 5 else ''}"
         for name in sorted(held.pool.name for held in self.cluster.templates if held.told):
             yield f'types of NodePool "{name}": its requirements leave none of the file'
+        for pool in self._pools.values():
+            yield from pool.notes
+        if any(held.capacity_type == "reserved" for one_ in prices.types for held in one_.available):
+            yield "how many instances capacity reservations have left: an offering of one is available or not, whatever took it"
 
     # -- new nodes -------------------------------------------------------------------------------------------------------
 
@@ -368,7 +372,7 @@ class Karpenter(SceneJudge):
         time_s = now_s if now_s is not None else seconds(given.report.taken_at)
         budgets = counted_budgets(given.pod_disruption_budgets, given.pods, [*workloads, *given.replication_controllers])
         super().__init__(cluster, facts, budgets, time_s, spot_to_spot=spot_to_spot)
-        self.missing += (*overlaid, *unknown, *settings.unlike)
+        self.missing += (*overlaid, *unknown, *settings.unlike, *_limits_of_volumes(given, waiting))
         #: Pods for which Karpenter does nothing, whatever nodes there are, and why.
         self.ignored = [(pod, why) for pod in asking if (why := storage.why_ignored(pod))]
 
@@ -550,3 +554,14 @@ def _template(spec: Mapping[str, Any], space: str, objects: Sequence[Object]) ->
     held = next((one_ for one_ in objects if (type(one_).__name__, one_.namespace, one_.name) == named), None)
     template = getattr(held, "template", None) or getattr(getattr(held, "spec", None), "template", None)
     return template if isinstance(template, PodTemplateSpec) else None
+
+
+def _limits_of_volumes(given: ClusterInput, waiting: Iterable[Pod]) -> Iterator[str]:
+    """Yield a note if nodes limit their volumes and pods that wait have some: such limits do not count."""
+    limited = (one_.allocatable for held in given.csi_nodes for one_ in held.spec.drivers)
+    if any(held is not None and held.count is not None for held in limited) and any(
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None
+        for pod in waiting
+        for volume in pod.spec.volumes
+    ):
+        yield "limits of volumes of nodes: a pod with claims may go onto a node that is full of volumes"

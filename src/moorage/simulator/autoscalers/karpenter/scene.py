@@ -5,7 +5,7 @@ Source  karpenter, pkg/controllers/state/statenode.go; pkg/controllers/provision
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -123,6 +123,7 @@ class ProvisioningPool:
 
     ``consolidate_after_s``  None: consolidation is disabled
     ``static``               its number of nodes is fixed; pods add none
+    ``notes``                what of it has no effect here
     """
 
     name: str
@@ -135,6 +136,7 @@ class ProvisioningPool:
     policy: str = "WhenEmptyOrUnderutilized"
     consolidate_after_s: float | None = 0.0
     budgets: tuple[DisruptionLimit, ...] = (DisruptionLimit("10%"),)
+    notes: tuple[str, ...] = ()
 
 
 def read_node_pools(documents: Sequence[Mapping[str, Any]]) -> list[ProvisioningPool]:
@@ -179,9 +181,37 @@ def _pool(document: Mapping[str, Any]) -> ProvisioningPool:
             int(spec.get("weight") or 0), spec.get("replicas") is not None, ready, policy,
             None if after == "Never" else duration_seconds(after),
             tuple(map(_limit, budgets)) if budgets else (DisruptionLimit("10%"),),
+            (*_unknown_fields(name, document), *_fixed(name, spec)),
         )  # fmt: skip
     except (ValueError, TypeError, KeyError, DurationError, msgspec.ValidationError) as error:
         raise InputError(f"{where}: no valid NodePool of karpenter.sh/v1: {error}") from None
+
+
+#: The fields of a NodePool of karpenter.sh/v1, by where they are.
+_FIELDS: Final[Mapping[tuple[str, ...], frozenset[str]]] = {
+    ("spec",): frozenset({"template", "disruption", "limits", "weight", "replicas"}),
+    ("spec", "template"): frozenset({"metadata", "spec"}),
+    ("spec", "template", "metadata"): frozenset({"labels", "annotations"}),
+    ("spec", "template", "spec"): frozenset({
+        "taints", "startupTaints", "requirements", "nodeClassRef", "terminationGracePeriod", "expireAfter",
+    }),
+    ("spec", "disruption"): frozenset({"consolidateAfter", "consolidationPolicy", "budgets"}),
+}  # fmt: skip
+
+
+def _unknown_fields(name: str, document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the fields that the API server drops, and kubectl refuses."""
+    for path, known in _FIELDS.items():
+        for unknown in sorted(set(part(document, *path)) - known):
+            where = ".".join((*path, unknown))
+            others = [".".join((*place, unknown)) for place, fields in _FIELDS.items() if unknown in fields]
+            hint = f", but {others[0]}" if others else ""
+            yield f"NodePool {name}: karpenter.sh/v1 has no field {where}{hint}: it has no effect"
+
+
+def _fixed(name: str, spec: Mapping[str, Any]) -> Iterator[str]:
+    if spec.get("replicas") is not None:
+        yield f"NodePool {name}: it is static, and that Karpenter keeps {spec['replicas']} nodes of it is not simulated"
 
 
 def _requirements(name: str, spec: Mapping[str, Any]) -> dict[str, keys.KeyRequirement]:

@@ -242,3 +242,54 @@ def test_a_change_of_the_configuration_is_taken_back(cluster, monkeypatch):
     assert any("NodeAffinity" in one.points.get("filter", ()) for one in cluster.loaded.profiles)
     assert played(cluster).digest() == before
     assert len(changed) == len(cluster.schedule())
+
+
+class Later:
+    """Holds each pod until 14 s, and asks for a retry 7 s after each attempt."""
+
+    name = "Later"
+
+    def attach(self, handle):
+        self.handle = handle
+
+    def pre_filter(self, pod, snapshot):
+        if self.handle.now >= 14:
+            return pod
+        self.handle.retry([pod], after_s=7)
+        return Hold.because("not yet", unresolvable=True)
+
+    def wakes_on(self):
+        return ()
+
+
+LATER = HEAD + b"profiles: [{plugins: {multiPoint: {enabled: [{name: Later}]}}}]\n"
+
+
+def retries(cluster):
+    return sorted((when, [pod.name for pod in pods]) for when, pods in cluster._simulation.scheduler.state.retries)
+
+
+def test_a_rollback_takes_back_retries_that_plugins_asked_for():
+    node = {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": "n1"},
+        "status": {"allocatable": {"cpu": "4", "pods": "9"}},
+    }
+    pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+    other = {**pod, "metadata": {"name": "q"}}
+    cluster = moorage.Cluster.from_objects(node, pod, config=LATER, plugins=(Later,))
+    cluster.schedule()
+    before, held = cluster.digest(), retries(cluster)
+    assert held[0] == (7.0, ["p"])
+    with cluster.transaction():
+        cluster.add([other])
+        cluster.schedule()
+        assert (7.0, ["q"]) in retries(cluster)
+    assert (cluster.digest(), retries(cluster)) == (before, held)
+    with cluster.transaction():  # those of the block are taken there, and come back
+        cluster.run(cluster.now_s + 20)
+        assert retries(cluster) == []
+    assert retries(cluster) == held
+    fork = cluster.fork()
+    assert [one.node for one in cluster.run(30).pods] == [one.node for one in fork.run(30).pods] == ["n1"]

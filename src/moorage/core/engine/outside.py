@@ -6,7 +6,7 @@ kept, and retries the pods that the plugin rejected. The driver runs the refresh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final
 
@@ -43,6 +43,15 @@ class Retries:
         while self._due and self._due[0][0] <= now:
             found += heappop(self._due)[2]
         return found
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that brings back the retries of now."""
+        due, count = self._due.copy(), self._count
+
+        def restore() -> None:
+            self._due[:], self._count = due, count
+
+        return restore
 
 
 class OutsideData:

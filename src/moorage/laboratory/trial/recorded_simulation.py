@@ -77,6 +77,7 @@ class RecordedSimulation(SimulatedCluster):
             for time_s, _, fact in sorted(self._events, key=itemgetter(0, 1))
         ]
         yield sorted(self._timeouts.items())
+        yield sorted((when, [pod.uid for pod in waiting]) for when, waiting in state.retries)
 
     def plain_copies(self) -> Iterator[tuple[Any, Any]]:
         """Yield the large books, which hold only values that never change, each with its copy."""
@@ -110,6 +111,7 @@ class RecordedSimulation(SimulatedCluster):
         scheduler = self.scheduler
         books = (
             scheduler.state.bindings,
+            scheduler.state.retries,
             scheduler.preemption,
             scheduler.snapshot.index(Assumptions),
             scheduler.snapshot.index(DeviceState).ledger,

@@ -144,9 +144,17 @@ _LEVELS: Final = (
     {"+": "_+_", "-": "_-_"},
     {"*": "_*_", "/": "_/_", "%": "_%_"},
 )
-_STARTS: Final = (
-    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
-)
+#: The tokens of the grammar in its order, with the names that errors use.
+_SHOWN: Final = {
+    **{sign: f"'{sign}'" for sign in ("[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", "true", "false", "null")},
+    "float": "NUM_FLOAT", "int": "NUM_INT", "uint": "NUM_UINT", "string": "STRING", "bytes": "BYTES", "word": "IDENTIFIER",
+}  # fmt: skip
+#: The kinds of tokens that an expression begins with.
+_STARTS: Final = frozenset(_SHOWN) - frozenset("]}),?:")
+
+
+#: What may follow the brace of a message.
+_FIELDS: Final = "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}"
 
 
 def parse(source: str, without: frozenset[str] = frozenset(), structs: frozenset[str] = frozenset()) -> Expr:
@@ -190,13 +198,42 @@ class _Parser:
     def _take_if(self, kind: str) -> Token | None:
         return self._take() if self._token.kind == kind else None
 
-    def expect(self, kind: str, shown: str = "") -> Token:
-        """Consume a token of the given kind."""
+    def expect(self, kind: str, shown: str = "", *, also: str = "") -> Token:
+        """Consume a token of the given kind. ``also``: what may stand there as well, for the error."""
         token = self._token
-        if token.kind != kind:
-            follows = self._tokens[self._next + 1].kind if token.kind != "end" else ""
-            what = "extraneous" if follows == kind else "mismatched"  # ANTLR drops a token if the next one is the right one
-            raise SourceError(token.at, f"Syntax error: {what} input '{token.text}' expecting {shown or repr(kind)}")
+        if token.kind == kind:
+            return self._take()
+        # ANTLR drops a token if the next one is the right one, and adds the right one if the token may follow it.
+        may_follow = token.kind in _STARTS if kind == ":" else kind in ")]}" and token.kind == "end" and self._depth == 1
+        if not also and may_follow and self._following != kind:
+            raise SourceError(token.at, f"Syntax error: missing '{kind}' at '{token.text}'")
+        raise self._misfit(frozenset((kind, *also)), shown)
+
+    @property
+    def _following(self) -> str:
+        """The kind of the token after the next one."""
+        return self._tokens[self._next + 1].kind if self._token.kind != "end" else ""
+
+    def _misfit(self, kinds: frozenset[str], shown: str = "") -> SourceError:
+        """Return the error of a token that is of none of some kinds."""
+        token, names = self._token, [text for kind, text in _SHOWN.items() if kind in kinds]
+        what = "extraneous" if self._following in kinds else "mismatched"
+        expected = shown or (names[0] if len(names) == 1 else f"{{{', '.join(names)}}}")
+        return SourceError(token.at, f"Syntax error: {what} input '{token.text}' expecting {expected}")
+
+    def _check_start(self, also: str = "") -> None:
+        """Check that an expression begins here, or one of some other signs."""
+        if self._token.kind not in _STARTS and self._token.kind not in also:
+            raise self._misfit(_STARTS.union(also))
+
+    def _selected(self) -> Token:
+        """Consume the name after a dot."""
+        token = self._token
+        if token.kind in {"true", "false", "null"}:
+            raise self._misfit(frozenset({"word"}))
+        if token.kind != "word":
+            text = "" if token.kind == "end" else token.text
+            raise SourceError(token.at, f"Syntax error: no viable alternative at input '.{text}'")
         return self._take()
 
     # -- operators --------------------------------------------------------------------------------------------------------
@@ -263,11 +300,13 @@ class _Parser:
             op = self._take()
             optional = self._take_if("?") is not None
             if op.kind == "[":
+                if not optional:
+                    self._check_start("?")
                 index = self.expression()
                 self.expect("]")
                 tree = CallNode(op.at, "_[?_]" if optional else "_[_]", [tree, index])
                 continue
-            name = self.expect("word", "IDENTIFIER")
+            name = self.expect("word", "{IDENTIFIER, ESC_IDENTIFIER}") if optional else self._selected()
             if optional:
                 tree = CallNode(op.at, "_?._", [tree, Literal(name.at, name.text)])
             elif (open_ := self._take_if("(")) is not None:
@@ -280,6 +319,7 @@ class _Parser:
         args: list[Expr] = []
         if self._take_if(")"):
             return args
+        self._check_start(")")
         while True:
             args.append(self.expression())
             if not self._take_if(","):
@@ -311,11 +351,11 @@ class _Parser:
                 return self._uint()
             case "string" | "bytes":
                 return Literal(token.at, unquoted(self._take()))
-        raise SourceError(token.at, f"Syntax error: mismatched input '{token.text}' expecting {_STARTS}")
+        raise self._misfit(_STARTS)
 
     def _identifier(self) -> Expr:
         dot = "." if self._take_if(".") else ""
-        token = self.expect("word", "IDENTIFIER")
+        token = self._selected() if dot else self._take()
         if token.text in RESERVED:
             raise SourceError(token.at, f"reserved identifier: {token.text}")
         open_ = self._take_if("(")
@@ -340,7 +380,7 @@ class _Parser:
         entries: list[MapEntry] = []
         while not self._take_if("}"):
             optional = self._take_if("?") is not None
-            field = self.expect("word", "IDENTIFIER")
+            field = self.expect("word", _FIELDS if not entries and not optional else "IDENTIFIER")
             colon = self.expect(":")
             key = Literal(field.at, field.text)
             value = self.expression()
@@ -348,7 +388,7 @@ class _Parser:
                 value = CallNode(field.at, "dyn", [value])
             entries.append(MapEntry(colon.at, key, value, optional))
             if not self._take_if(","):
-                self.expect("}")
+                self.expect("}", also=",")
                 break
         if is_struct:
             return MapExpr(brace.at, entries, name)
@@ -358,27 +398,40 @@ class _Parser:
         at = self._take().at
         elements: list[Expr] = []
         optional: set[int] = set()
-        while not self._take_if("]"):
+        self._check_start("]?,")
+        while not self._ends("]", is_empty=not elements):
             if self._take_if("?"):
                 optional.add(len(elements))
             elements.append(self.expression())
             if not self._take_if(","):
-                self.expect("]")
+                self.expect("]", also=",")
                 break
         return ListExpr(at, elements, frozenset(optional))
 
     def _map(self) -> Expr:
         at = self._take().at
         entries: list[MapEntry] = []
-        while not self._take_if("}"):
+        self._check_start("}?,")
+        while not self._ends("}", is_empty=not entries):
             optional = self._take_if("?") is not None
             key = self.expression()
             colon = self.expect(":")
             entries.append(MapEntry(colon.at, key, self.expression(), optional))
             if not self._take_if(","):
-                self.expect("}")
+                self.expect("}", also=",")
                 break
         return MapExpr(at, entries)
+
+    def _ends(self, sign: str, *, is_empty: bool) -> bool:
+        """Consume the sign that ends a list or map, if it ends here. ``[,]`` is an empty list; after a comma it must end, or go
+        on with an expression.
+        """
+        if is_empty and not self._take_if(","):
+            return self._take_if(sign) is not None
+        if not is_empty and (self._token.kind in _STARTS or self._token.kind == "?"):
+            return False
+        self.expect(sign)
+        return True
 
     def _number(self, sign: str, at: int) -> Expr:
         token = self._take()

@@ -235,7 +235,7 @@ def _extended_resource(path: str, name: str) -> faults.Faults:
     if not slash:
         yield faults.invalid(path, name, "a name must be a domain-prefixed path, such as 'example.com/my-prop'")
     for why in check_qualified_name(name):
-        if why != "name part must be non-empty":  # it has no domain and no name, which is the fault above
+        if name or why != "name part must be non-empty":  # nothing at all has no domain, which is the fault above
             yield faults.invalid(path, name, why)
     if slash and not check_qualified_name(name) and (domain.endswith("kubernetes.io") or not rest):
         yield faults.invalid(path, name, "must be a valid extended resource name")

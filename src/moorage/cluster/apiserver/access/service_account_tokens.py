@@ -31,12 +31,13 @@ from moorage.rules.store.store import Store
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _PREFIX: Final = "system:serviceaccount:"
-_MIN_LIFE_S, _MAX_LIFE_S, _DEFAULT_LIFE_S = 600, 2**32, 3600
+_MIN_LIFE_S, _MAX_LIFE_S, DEFAULT_LIFE_S = 600, 2**32, 3600
 _ACCOUNTS: Final = served("serviceaccounts")
 _BOUND: Final[Mapping[str, ServedKind]] = {"Node": served("nodes"), "Pod": served("pods"), "Secret": served("secrets")}
 _ALGORITHM: Final = "ES256"
 #: A signature of 64 bytes in its canonical encoding. PyJWT's decoder ignores invalid characters and unused bits, so that it
 #: would accept several texts for one signature.
+_GROUP: Final = "authentication.k8s.io"
 _COMPACT_JWS: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]{85}[AQgw]", re.ASCII)
 #: PyJWT checks only the signature: this module checks the claims, with the store's clock and objects.
 _SIGNATURE_ONLY: Final[Any] = {"verify_signature": True} | dict.fromkeys(
@@ -88,17 +89,24 @@ class AccountTokens:
         Raises  ApiError 404 if the account or the bound object does not exist, 409 if the uid differs, 422 or 400 for an
                 invalid request
         """
-        spec = as_mapping(request.get("spec"))
-        if faults := [*_faults(spec)]:
-            raise invalid("TokenRequest", "authentication.k8s.io", "", faults)  # kube-apiserver reports no name here
+        spec, sent = as_mapping(request.get("spec")), as_mapping(request.get("metadata"))
+        if (other := sent.get("name")) not in {None, "", name}:
+            why = "must match the service account name if specified"
+            raise invalid("TokenRequest", _GROUP, name, [Fault("Invalid value", "metadata.name", why, other)])
         account = self._store.get(_ACCOUNTS, namespace, name).document()["metadata"]
+        if (uid := sent.get("uid")) not in {None, "", account["uid"]}:
+            why = f"the UID in the token request ({uid}) does not match the UID of the service account ({account['uid']})"
+            raise conflict("TokenRequest", _GROUP, name, why)
+        if faults := [*_faults(spec)]:
+            raise invalid("TokenRequest", _GROUP, "", faults)  # kube-apiserver reports no name here
         reference = as_mapping(spec.get("boundObjectRef"))
-        lasts_s = spec.get("expirationSeconds") or _DEFAULT_LIFE_S
+        lasts_s = spec.get("expirationSeconds") or DEFAULT_LIFE_S
         audiences = list(spec.get("audiences") or [ISSUER])
         now = int(self._now())
         shown = {"audiences": audiences, "expirationSeconds": lasts_s, "boundObjectRef": reference or None}
-        metadata = {"name": name, "namespace": namespace, "creationTimestamp": timestamp(now)}
-        check({"metadata": {**as_mapping(request.get("metadata")), **metadata, "uid": account["uid"]}, "spec": shown})
+        own = {"name": name, "namespace": namespace, "uid": account["uid"], "creationTimestamp": timestamp(now)}
+        metadata = {**sent, **own}
+        check({"metadata": metadata, "spec": shown})
         bound = self._bound(namespace, name, reference) if reference else {}
         private = {"namespace": namespace, "serviceaccount": {"name": name, "uid": account["uid"]}, **bound}
         claims = {
@@ -107,7 +115,7 @@ class AccountTokens:
         }  # fmt: skip
         token = jwt.encode(claims, self._key, _ALGORITHM, headers={"kid": self._key_id, "typ": None})
         return {
-            "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest", "apiVersion": f"{_GROUP}/v1",
             "metadata": metadata, "spec": shown,
             "status": {"token": token, "expirationTimestamp": timestamp(now + lasts_s)},
         }  # fmt: skip
@@ -116,8 +124,8 @@ class AccountTokens:
         """Return the claims for the object that the token is bound to."""
         kind = _BOUND.get(str(reference.get("kind")))
         if kind is None or reference.get("apiVersion", "v1") != "v1":
-            what = f"{reference.get('apiVersion', '')}, Kind={reference.get('kind', '')}"
-            raise bad_request(f"cannot bind token for service account to object of type {what}")
+            group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
+            raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={reference.get('kind', '')}")
         found = self._store.get(kind, namespace if kind.namespaced else "", str(reference.get("name"))).document()
         name, uid = found["metadata"]["name"], found["metadata"]["uid"]
         if str(reference.get("uid") or "") not in {"", uid}:

@@ -19,12 +19,13 @@ from moorage.api.documents import statuses
 from moorage.api.documents.http_messages import AUTHENTICATED, HTTPRequest, Response, ReviewTarget, Target, User
 from moorage.api.documents.records import Record, parse_version_of_one, timestamp
 from moorage.api.documents.served_kinds import MEASURED, Document, Review, ServedKind
+from moorage.api.fields.managed_fields import FieldManager, manager_of, track
 from moorage.api.schema.protobuf import PROTOBUF
 from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.access.access_reviews import answer
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_of
-from moorage.cluster.apiserver.access.service_account_tokens import account_groups
+from moorage.cluster.apiserver.access.service_account_tokens import DEFAULT_LIFE_S, account_groups
 from moorage.cluster.apiserver.access.write_rights import write_check
 from moorage.cluster.apiserver.http import write_requests
 from moorage.cluster.apiserver.http.lists import check_list, metadata_list, object_list, table_list
@@ -159,6 +160,8 @@ def _review_or_bind(
         return _bind(store, request, target.namespace or "", "", review)
     write_requests.check_options(request, "CreateOptions")
     sent, warnings = _body_as(request, review.group, review.version, review.kind, target.namespace)
+    if review.kind != "SelfSubjectReview":
+        _track_review(store, request, review, sent)
     with write_requests.with_warnings(warnings):
         answered = answer(review, sent, request.user, guard, authorizer, target.namespace or "")
     if review.kind == "SelfSubjectReview":
@@ -424,6 +427,16 @@ def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response
             raise statuses.not_allowed()
 
 
+_TOKEN_REQUEST: Final = Review("authentication.k8s.io", "TokenRequest", "", version="v1")
+
+
+def _track_review(store: Store, request: HTTPRequest, review: Review, sent: Document, subresource: str = "") -> None:
+    """Record in an object that is answered but never stored which fields its client sent."""
+    name = manager_of(request.query.get("fieldManager", ""), request.user_agent)
+    writer = FieldManager(name, version=f"{review.group}/{review.version}", subresource=subresource)
+    track(kind_schema(review), None, sent, writer, timestamp(store.clock()))
+
+
 def _token(store: Store, guard: Authenticator, request: HTTPRequest, target: Target) -> Response:
     """Issue a service account token. Nothing is stored, so a dry run returns a valid token, too."""
     namespace = target.namespace or ""
@@ -431,6 +444,10 @@ def _token(store: Store, guard: Authenticator, request: HTTPRequest, target: Tar
         raise statuses.not_allowed()
     write_requests.check_options(request, "CreateOptions")
     sent, warnings = _body_as(request, "authentication.k8s.io", "v1", "TokenRequest", target.namespace)
+    spec = sent.get("spec")
+    if isinstance(spec, dict) and spec.get("expirationSeconds") is None:
+        spec["expirationSeconds"] = DEFAULT_LIFE_S
+    _track_review(store, request, _TOKEN_REQUEST, sent, "token")
     with write_requests.with_warnings(warnings):
         asked = request_for(target.kind, None, sent, "token", name=target.name, namespace=namespace, dry_run=request.dry_run)
         if store.policies.mutate_request(asked):

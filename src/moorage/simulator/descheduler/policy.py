@@ -197,9 +197,10 @@ def read_descheduler_policy(text: bytes, where: str) -> DeschedulerPolicy:
     """
     if b"ConfigMap" in text:
         held = [one for found in find_objects(InputFile(where, text)) for one in files_of(found) if one.kind == _KIND]
-        if len(held) != 1:
-            raise InputError(f"{where}: {len(held)} {_KIND} of descheduler/v1alpha2 in config maps; expected one")
-        return policy_of(held[0].payload, held[0].where)
+        if len(held) > 1:
+            raise InputError(f"{where}: config maps hold {len(held)} of {_KIND}; expected one")
+        if held:
+            return policy_of(held[0].payload, held[0].where)
     return policy_of(read_first_yaml(text, where), where)
 
 

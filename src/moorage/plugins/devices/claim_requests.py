@@ -129,7 +129,7 @@ class DeviceGates(NamedTuple):
     def knows_shares(self) -> bool:
         """False where kube-scheduler would use its oldest allocator, which does not share devices.
 
-        ``newer``: a gate is open that the oldest allocator does not support, and that is none of the others.
+        ``newer``: a gate is open that the oldest allocator does not support, and that is not among the others.
 
         Source  structured/allocator.go, NewAllocator; structured/internal/stable
         """

@@ -2,7 +2,8 @@
 //
 // It reads scenarios (one JSON document per line) from standard input and writes them with the field `expected.results`, in the
 // form of tests/data/conformance. A scenario whose configuration kube-scheduler refuses gets `expected.refused`. One with
-// `changes` gets, for each change in turn, the pods that were unschedulable and those that the change wakes.
+// `changes` gets, for each change in turn, the pods that were unschedulable and those that the change wakes. In the mode
+// `groups` the whole scheduler makes attempts, and the answer is what it writes.
 package main
 
 import (
@@ -170,7 +171,11 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 	objects, pending, unknown := decode(asked.Objects)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	client := fake.NewSimpleClientset(objects...)
+	held := objects
+	if asked.Mode == "groups" {
+		held = withoutPending(objects)
+	}
+	client := fake.NewSimpleClientset(held...)
 	evicted := &evictions{}
 	client.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		// Up to 1.22 a patch is a DeleteAction, too.
@@ -196,13 +201,17 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 		sort.Slice(nodes.Items, func(i, j int) bool { return nodes.Items[i].Name < nodes.Items[j].Name })
 		return true, nodes, nil
 	})
+	var kept *written
+	if asked.Mode == "groups" {
+		kept = watch(client)
+	}
 	factory := informersFor(client)
 	sched, err := newScheduler(ctx, client, factory, options)
 	if err != nil {
 		return map[string]any{"refused": err.Error()}
 	}
 	start(ctx, factory)
-	for deadline := time.Now().Add(10 * time.Second); !taken(sched, objects) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(10 * time.Second); !taken(sched, held) && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	// 1.30 and later can wait for their event handlers.
@@ -214,6 +223,13 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 	}
 	if len(asked.Changes) > 0 {
 		return map[string]any{"changes": follow(ctx, sched, client.Tracker(), pending, asked.Changes)}
+	}
+	if kept != nil {
+		add(client.Tracker(), pending)
+		for deadline := time.Now().Add(10 * time.Second); !taken(sched, objects) && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		return sched.play(ctx, kept, evicted)
 	}
 	results := []any{}
 	for _, pod := range pending {

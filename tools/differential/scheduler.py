@@ -14,7 +14,7 @@ from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tools.differential import decisions, documents, validity, wakes
+from tools.differential import decisions, documents, groups, validity, wakes
 from tools.differential.bred_clusters import Variation, cluster
 from tools.differential.oracle import record
 from tools.differential.random_changes import IN_FLIGHT, OWN_UPDATES, changing_cluster
@@ -56,6 +56,7 @@ MAKERS: Final[Mapping[str, Callable[[int, str], Document]]] = {
     IN_FLIGHT: partial(_changing, IN_FLIGHT),
     OWN_UPDATES: partial(_changing, OWN_UPDATES),
     "documents": document,
+    groups.MODE: groups.clusters_of_groups,
 }
 OF_WAKES: Final = frozenset(["changes", IN_FLIGHT, OWN_UPDATES])
 
@@ -134,6 +135,11 @@ def _compared(program: Path, kind: str, scenario: Document, expected: Document, 
         counts[kind, "placed"] += sum(there and here for *_, there, here in answers)
         missed = [one for one in answers if one[3] and not one[4]]
         return [f"change {at}: {pod}, rejected by {plugin}, is woken there alone" for at, pod, plugin, *_ in missed]
+    if kind == groups.MODE:
+        played = expected.get("played", {})
+        counts[kind, "decisions"] += sum(len(played.get(part, ())) for part in ("bound", "failed", "groups"))
+        counts[kind, "placed"] += len(played.get("bound", ()))
+        return groups.settled(program, scenario, expected)
     results = expected.get("results", ())
     counts[kind, "decisions"] += len(results)
     counts[kind, "placed"] += sum("best" in one for one in results)
@@ -151,11 +157,17 @@ def shrink(program: Path, found: Disagreement) -> Disagreement:
         if validity.refused(candidate) - refused:
             return False
         expected = record(program, [candidate])[0]
-        return "results" in expected and bool(differing & _differing(decisions.settled(program, candidate, expected)))
+        return bool(differing & _differing(_settled(program, candidate, expected)))
 
     smallest = shrunk(found.scenario, disagree)
     expected = record(program, [smallest])[0]
-    return Disagreement(smallest, expected, decisions.differences(expected, smallest) or found.lines)
+    return Disagreement(smallest, expected, _settled(program, smallest, expected) or found.lines)
+
+
+def _settled(program: Path, scenario: Document, expected: Document) -> list[str]:
+    if scenario.get("mode") == groups.MODE:
+        return groups.settled(program, scenario, expected)
+    return decisions.settled(program, scenario, expected) if "results" in expected else []
 
 
 def _differing(lines: Sequence[str]) -> set[tuple[str, str]]:
@@ -179,7 +191,7 @@ def run(
 ) -> Counts:  # fmt: skip
     """Compare, print each disagreement and the figures, and write each disagreement of decisions as a test."""
     counts: Counts = Counter()
-    chosen = tuple(kinds) or tuple(MAKERS)
+    chosen = tuple(kinds) or tuple(kind for kind in MAKERS if kind != groups.MODE or groups.are_in(release))
     first = seed * 1_000_000
     for one in compare(program, release, chosen, first, count, processes=processes, seconds=seconds, counts=counts):
         _say(f"{one.scenario['name']}: {'; '.join(one.lines)[:600]}")

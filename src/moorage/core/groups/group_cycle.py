@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as with_fields
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -62,6 +64,16 @@ class QueuedGroup(Struct, eq=False):
     info: GroupInfo
     profile: Profile
     pods: tuple[QueuedPod, ...]
+
+
+@lru_cache(maxsize=64)
+def _without_filters(profile: Profile, idle: frozenset[str]) -> Profile:
+    """Return the profile without these plugins at PreFilter and Filter."""
+    steps = {
+        point: tuple(step for step in at if step.name not in idle) if point in {"preFilter", "filter"} else at
+        for point, at in profile.steps.items()
+    }
+    return with_fields(profile, steps=steps)
 
 
 class MemberAttempt(Struct, eq=False):
@@ -209,6 +221,8 @@ class GroupCycle(Struct, eq=False):
     def holds(self, tried: Sequence[MemberAttempt]) -> Asking[bool]:
         """Return whether each pod that found a node before still fits it, with the earlier ones there; nothing else is tried.
 
+        A plugin that had nothing to refuse when the pod found its node is not asked again, even if it has now.
+
         Source  framework/preemption/podgrouppreemption.go, reprieveVictim
         """
         assumed: list[AssumedMember] = []
@@ -216,7 +230,10 @@ class GroupCycle(Struct, eq=False):
             for one in tried:
                 row = self.cluster.table.row_of.get(one.node or "")
                 if row is not None:
-                    again = yield from self._try(one.queued, SearchScope(np.array([row]), post_filter=False), assumed)
+                    found = one.decision.found
+                    idle = frozenset() if found is None else frozenset(found.skipped)
+                    scope = SearchScope(np.array([row]), post_filter=False)
+                    again = yield from self._try(one.queued, scope, assumed, idle)
                     if again.node is None:
                         return False
         finally:
@@ -288,10 +305,12 @@ class GroupCycle(Struct, eq=False):
             self.take_back(assumed)
         return GroupOutcome(tuple(tried), status, waiting)
 
-    def _try(self, queued: QueuedPod, scope: SearchScope, assumed: list[AssumedMember]) -> Asking[MemberAttempt]:
-        """Find a node for one pod, and assume it there unless Reserve or Permit says no."""
+    def _try(
+        self, queued: QueuedPod, scope: SearchScope, assumed: list[AssumedMember], idle: frozenset[str] = frozenset()
+    ) -> Asking[MemberAttempt]:
+        """Find a node for one pod, and assume it there unless Reserve or Permit says no. The filters ``idle`` are not asked."""
         pod = queued.pod
-        decision = yield from self._decide(pod, scope)
+        decision = yield from self._decide(pod, scope, idle)
         if self.as_one and decision.post_filter is not None:
             decision = replace(decision, post_filter=None)
         outcome = decision.post_filter
@@ -327,8 +346,9 @@ class GroupCycle(Struct, eq=False):
         for entry in reversed(assumed):
             self._take_back(entry)
 
-    def _decide(self, pod: PodInfo, scope: SearchScope) -> Asking[Decision]:
-        profile, snapshot, nominated = self.group.profile, self.cluster.snapshot, self.queue.nominated
+    def _decide(self, pod: PodInfo, scope: SearchScope, idle: frozenset[str]) -> Asking[Decision]:
+        profile = _without_filters(self.group.profile, idle) if idle else self.group.profile
+        snapshot, nominated = self.cluster.snapshot, self.queue.nominated
         if self.cycle.extenders:
             return (yield from self.cycle.deciding(CycleInput(profile, pod, snapshot, nominated, scope)))
         return self.cycle.decide(profile, pod, snapshot, nominated, scope)

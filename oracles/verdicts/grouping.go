@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"sort"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// written collects what a scheduler writes while it makes attempts: nothing of it comes back to the scheduler.
+type written struct {
+	lock      sync.Mutex
+	count     int
+	bound     map[string]string
+	failed    map[string]string
+	nominated map[string]string
+	groups    map[string]any
+}
+
+// attempter makes one attempt with a pod or a group of pods. Releases before 1.36 keep it to themselves.
+type attempter interface{ ScheduleOne(context.Context) }
+
+// watch takes the writes of a client.
+func watch(client *fake.Clientset) *written {
+	kept := &written{bound: map[string]string{}, failed: map[string]string{}, nominated: map[string]string{}, groups: map[string]any{}}
+	client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		binding, is := action.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+		if !is {
+			return false, nil, nil
+		}
+		kept.lock.Lock()
+		defer kept.lock.Unlock()
+		kept.count++
+		kept.bound[binding.Namespace+"/"+binding.Name] = binding.Target.Name
+		return true, binding, nil
+	})
+	client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchAction)
+		name := patch.GetNamespace() + "/" + patch.GetName()
+		var given struct {
+			Status struct {
+				NominatedNodeName string           `json:"nominatedNodeName"`
+				Conditions        []map[string]any `json:"conditions"`
+			} `json:"status"`
+		}
+		must(json.Unmarshal(patch.GetPatch(), &given))
+		kept.lock.Lock()
+		defer kept.lock.Unlock()
+		kept.count++
+		switch resource := patch.GetResource().Resource; resource {
+		case "pods":
+			for _, condition := range given.Status.Conditions {
+				if condition["type"] == "PodScheduled" {
+					kept.failed[name] = textOf(condition, "message")
+				}
+			}
+			if given.Status.NominatedNodeName != "" {
+				kept.nominated[name] = given.Status.NominatedNodeName
+			}
+		case "podgroups", "compositepodgroups":
+			for _, condition := range given.Status.Conditions {
+				kept.groups[resource+" "+name+" "+textOf(condition, "type")] = map[string]any{
+					"status": textOf(condition, "status"), "reason": textOf(condition, "reason"), "message": textOf(condition, "message"),
+				}
+			}
+		}
+		return false, nil, nil
+	})
+	return kept
+}
+
+func textOf(condition map[string]any, field string) string {
+	text, _ := condition[field].(string)
+	return text
+}
+
+func (kept *written) writes() int {
+	kept.lock.Lock()
+	defer kept.lock.Unlock()
+	return kept.count
+}
+
+// play makes attempts until no pod is active, and says what was written.
+func (sched bench) play(ctx context.Context, kept *written, evictions *evictions) map[string]any {
+	one, can := any(sched.Scheduler).(attempter)
+	if !can {
+		return map[string]any{"refused": "this release has no attempts that can be made one by one"}
+	}
+	for attempts := 0; attempts < 200; attempts++ {
+		if len(sched.SchedulingQueue.PodsInActiveQ()) == 0 {
+			// Pods are bound in goroutines of their own.
+			for before := -1; before != kept.writes(); {
+				before = kept.writes()
+				wait(15 * time.Millisecond)
+			}
+			if len(sched.SchedulingQueue.PodsInActiveQ()) == 0 {
+				break
+			}
+		}
+		one.ScheduleOne(ctx)
+	}
+	victims := evictions.Take()
+	kept.lock.Lock()
+	defer kept.lock.Unlock()
+	return map[string]any{"played": map[string]any{
+		"bound": kept.bound, "failed": kept.failed, "nominated": kept.nominated, "groups": kept.groups, "victims": distinct(victims),
+	}}
+}
+
+func distinct(names []string) []string {
+	found := []string{}
+	for at, name := range names {
+		if at == 0 || name != names[at-1] {
+			found = append(found, name)
+		}
+	}
+	sort.Strings(found)
+	return found
+}
+
+func withoutPending(objects []runtime.Object) (held []runtime.Object) {
+	for _, object := range objects {
+		if pod, is := object.(*v1.Pod); !is || pod.Spec.NodeName != "" {
+			held = append(held, object)
+		}
+	}
+	return held
+}
+
+// add creates pods by name. Their groups are there: pods that wait for a group leave the queue in a random order.
+func add(tracker clienttesting.ObjectTracker, pods []*v1.Pod) {
+	sort.Slice(pods, func(i, j int) bool { return nameOf(pods[i]) < nameOf(pods[j]) })
+	for _, pod := range pods {
+		must(tracker.Create(v1.SchemeGroupVersion.WithResource("pods"), pod, pod.Namespace))
+	}
+}

@@ -160,6 +160,18 @@ def test_code_that_is_not_that_of_the_file_is_not_proven(made, tmp_path):
     assert proven_reuse(module.Rule()) is None
 
 
+def test_a_spec_with_a_number_beyond_64_bits_has_a_signature(made):
+    plugin = made("return REFUSED if len(pod.spec.volumes) > 1 else None").Rule()
+    sign = proven_reuse(plugin).signature
+    signed = []
+    for size in (2**70, 2**70, 2**71, 5):
+        template = {"spec": {"limit": size}}
+        volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": template}}
+        signed.append(sign(PodInfo(a_pod("p", volumes=[volume]).pod)))
+    assert signed[0] == signed[1]
+    assert len({str(one) for one in signed}) == 3
+
+
 def test_what_is_replaced_has_another_version(made):
     module = made("return REFUSED if team_of(pod) == self.key and LIMIT > self.most else None")
     plugin = module.Rule()

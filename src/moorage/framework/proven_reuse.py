@@ -97,6 +97,14 @@ def proven_reuse(plugin: object) -> Reuse | None:
     return proof.reuse()
 
 
+def _hashable(value: Any) -> Hashable:
+    """Return a part of a spec in a form that is equal for equal parts."""
+    try:
+        return _encode(value)
+    except OverflowError:  # an integer beyond 64 bits, in a field that is kept as it is given
+        return repr(value)
+
+
 class _Proof:
     """What the methods of one plugin read."""
 
@@ -162,7 +170,7 @@ class _Proof:
         self.of_pod[field] = lambda pod: getattr(pod, field)
 
     def spec(self, field: str) -> None:
-        self.of_pod["spec", field] = lambda pod: _encode(getattr(pod.spec, field))
+        self.of_pod["spec", field] = lambda pod: _hashable(getattr(pod.spec, field))
 
     def constant(self, what: Hashable, get: Callable[[], Any]) -> None:
         """Note a value from outside the method: one that cannot change in itself, but may be replaced."""

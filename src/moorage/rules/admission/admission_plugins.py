@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+from msgspec import structs
+
 from moorage.api import admission
 from moorage.api.core import LimitRange, Node, Object, Pod
 from moorage.api.decode import decode
@@ -42,25 +44,38 @@ class Lookup(Protocol):
     def __call__(self, struct: type[T], namespace: str) -> Iterable[T]: ...
 
 
-def admit(kind: ServedKind, document: Document, decoded: Object, find: Lookup, gates: FeatureGates) -> None:
+def reads(kind: ServedKind) -> bool:
+    """Return whether ``admit`` needs new objects of a kind decoded."""
+    return kind.native in _PLUGINS
+
+
+def _admits(kind: ServedKind, gates: FeatureGates) -> bool:
+    """Return whether an admission plugin judges new objects of a kind."""
+    return kind.native in _PLUGINS and (kind.native != "PodGroup" or gates["WorkloadAwarePreemption"])
+
+
+def admit(kind: ServedKind, document: Document, decoded: Object, find: Lookup, gates: FeatureGates) -> Object:
     """Apply the mutating and validating admission plugins to a new object, in place. ``decoded`` is the same object with its
-    defaults.
+    defaults. Return it as it is now, for a kind that a plugin reads.
 
     Raises  ApiError 403 if a plugin rejects the object, 400 if a field has the wrong type
     """
-    if kind.native == "PodGroup":
+    if isinstance(decoded, PodGroup):
         add_finalizer(document["metadata"], GROUP_PROTECTION)
-        if not gates["WorkloadAwarePreemption"]:
-            return
-    plugin = _PLUGINS.get(kind.native)
-    if plugin is None:
-        return
-    if kind.native == "Pod" and isinstance(spec := document.get("spec"), dict):
+        decoded = structs.replace(
+            decoded, metadata=structs.replace(decoded.metadata, finalizers=tuple(document["metadata"]["finalizers"]))
+        )
+    if not _admits(kind, gates):
+        return decoded
+    if isinstance(decoded, Pod) and isinstance(spec := document.get("spec"), dict):
         spec.setdefault("serviceAccountName", "default")
-    after, refusals = plugin(decoded, find)
+        spec["serviceAccount"] = spec["serviceAccountName"]
+        decoded = structs.replace(decoded, spec=structs.replace(decoded.spec, service_account_name=spec["serviceAccountName"]))
+    after, refusals = _PLUGINS[kind.native](decoded, find)
     if refusals:
         raise refused(kind, document, _joined(refusals))
     apply_changes(document, decoded, after)
+    return after
 
 
 def _joined(refusals: tuple[str, ...]) -> str:

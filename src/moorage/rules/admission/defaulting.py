@@ -64,6 +64,11 @@ def set_defaults(kind: ServedKind, document: Document, *, sent: bool = False) ->
 # -- defaults of decoded objects ---------------------------------------------------------------------------------------
 
 
+def needs_decoding(struct: type[Object] | None) -> bool:
+    """Return whether some defaults of a type are computed from decoded objects."""
+    return struct in _RULES
+
+
 def complete_decoded(document: Document, decoded: Object) -> Object:
     """Return a decoded object with all defaults, and set those that it lacks in the document that it was decoded from."""
     rule = _RULES.get(type(decoded))

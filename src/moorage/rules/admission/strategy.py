@@ -16,6 +16,7 @@ from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from moorage.api.core import Pod
 from moorage.api.decode import decode
@@ -45,6 +46,7 @@ from moorage.rules.admission.defaulting import (
     drop_disabled_fields,
     drop_disabled_status_fields,
     drop_topology,
+    needs_decoding,
     set_defaults,
     set_release_defaults,
 )
@@ -104,9 +106,61 @@ def set_defaults_and_decode(kind: ServedKind, document: Document, *, sent: bool 
         raise bad_request(str(error)) from None
 
 
-def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, more: Iterable[Fault] = ()) -> None:
+def set_first_defaults(kind: ServedKind, document: Document, *, decodes: bool) -> Object | None:
+    """Set the defaults of a new object as it was sent, in place. Return it decoded if ``decodes``, or if defaults need it.
+
+    Raises  ApiError 400 if a field has the wrong type
+    """
+    if decodes or needs_decoding(kind.struct):
+        return set_defaults_and_decode(kind, document, sent=True)
+    try:
+        set_defaults(kind, document, sent=True)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        decode_document(kind, document)  # names the field whose type is wrong
+        raise
+    return None
+
+
+class Admitted:
+    """A new object as admission left it, decoded; ``decoded`` is None where neither admission nor defaults needed it.
+
+    It is decoded again only if something changed its document since, other than the status and the generation that a new
+    object gets.
+    """
+
+    def __init__(self, kind: ServedKind, document: Document, decoded: Object | None) -> None:
+        self._kind, self._decoded = kind, decoded
+        self._text = b"" if decoded is None else _lasting_text(document)
+
+    def complete(self, document: Document) -> Object:
+        """Set the defaults of a document that may have changed since, in place, and return it decoded.
+
+        Raises  ApiError 400 if a field has the wrong type
+        """
+        decoded = self._decoded
+        if decoded is None:
+            return set_defaults_and_decode(self._kind, document)
+        set_defaults(self._kind, document)
+        if _lasting_text(document) != self._text:
+            return complete_decoded(document, decode_document(self._kind, document))
+        metadata = structs.replace(decoded.metadata, generation=document["metadata"].get("generation") or 0)
+        decoded = structs.replace(decoded, metadata=metadata)
+        if "status" not in document or not hasattr(decoded, "status"):
+            return decoded
+        return structs.replace(decoded, status=decode(document["status"], type(decoded.status), ""))
+
+
+def _lasting_text(document: Document) -> bytes:
+    kept = {name: value for name, value in document.items() if name != "status"}
+    kept["metadata"] = {name: value for name, value in document["metadata"].items() if name != "generation"}
+    return msgspec.json.encode(kept)
+
+
+def prepare_create(
+    kind: ServedKind, document: Document, gates: FeatureGates, more: Iterable[Fault] = (), admitted: Admitted | None = None
+) -> None:
     """Turn a document with name, uid and creation time into a new object, in place: initial status, generation, defaults;
-    then validate it. ``more`` are faults that other objects cause.
+    then validate it. ``more`` are faults that other objects cause; ``admitted`` is what admission left.
 
     Raises  ApiError 422 with all its faults
     """
@@ -127,7 +181,7 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates, mo
     _complete_new(kind, document)
     drop_disabled_fields(kind, None, document, gates)
     set_release_defaults(kind, document, gates)
-    decoded = set_defaults_and_decode(kind, document)
+    decoded = (admitted or Admitted(kind, document, None)).complete(document)
     if isinstance(decoded, Pod):
         if gates.emulated.groups_as_one and not gates.closes("PodLevelResourcesFixDefaulting"):  # 1.37 and later
             before, decoded = decoded, complete_pod_level(decoded)

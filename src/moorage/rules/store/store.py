@@ -47,11 +47,13 @@ from moorage.rules.admission.services import (
     requested_address_faults,
 )
 from moorage.rules.admission.strategy import (
+    Admitted,
     decode_document,
     prepare_adopted,
     prepare_create,
     prepare_update,
     set_defaults_and_decode,
+    set_first_defaults,
 )
 from moorage.rules.admission.update_validation import needs_version, unversioned
 from moorage.rules.store import deletion
@@ -236,14 +238,16 @@ class Store(ObjectReader):
         metadata["uid"] = self._new_uid()
         metadata["creationTimestamp"] = self.now
         set_release_defaults(kind, document, self.gates)
-        found = set_defaults_and_decode(kind, document, sent=True)
+        found = set_first_defaults(kind, document, decodes=admission_plugins.reads(kind))
         self._track(kind, None, document, manager, sent, is_defaulted=True)
-        admission_plugins.admit(kind, document, found, self._decode_all, self.gates)
+        if found is not None:
+            found = admission_plugins.admit(kind, document, found, self._decode_all, self.gates)
+        admitted = Admitted(kind, document, found)
         self._mutate(kind, document, dry_run=dry_run, sent=sent)
         if not self.empties_namespaces:
             admission_plugins.admit_with_controllers(kind, document)
         self._check_requested_addresses(kind, None, document)
-        prepare_create(kind, document, self.gates, self._admin_access_faults(kind, None, document))
+        prepare_create(kind, document, self.gates, self._admin_access_faults(kind, None, document), admitted)
         admission_plugins.admit_new(kind, document, self._decode_all)
         if kind is _SERVICES:
             self._allocate_service_addresses(None, document, dry_run=dry_run)

@@ -290,17 +290,18 @@ class ClusterQuestions:
 
         return cordon_report(self, request_of(self, {"cordon": list(nodes)}), nodes)
 
-    def fail(self: AskedCluster, *nodes: str, mode: FailureMode = "deleted") -> FailureReport:
+    def fail(self: AskedCluster, *nodes: str, mode: FailureMode | None = None) -> FailureReport:
         """Return what happens when nodes are lost. Pending pods are placed before. Nothing changes.
 
         ``mode``  ``deleted``: nodes and pods are gone at once; ``unreachable``: the pods are deleted when their tolerations
-                  end, but their objects stay, so that a StatefulSet does not replace them
+                  end, but their objects stay, so that a StatefulSet does not replace them. None: ``unreachable`` if no node
+                  of these is ready, or else ``deleted``
 
         Raises  InputError for a node that is not there
         """
         from moorage.laboratory.survive.survival_question import failure_report
 
-        return failure_report(self, request_of(self, {"fail": list(nodes), "mode": mode}), nodes, mode)
+        return failure_report(self, request_of(self, {"fail": list(nodes), **({"mode": mode} if mode else {})}), nodes, mode)
 
     def survive(
         self: AskedCluster,

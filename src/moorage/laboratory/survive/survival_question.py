@@ -65,14 +65,23 @@ class SurvivalAsked(Struct, frozen=True):
     budget: TimeBudget = field(default_factory=TimeBudget)
 
 
+def fitting_mode(cluster: AskedCluster, nodes: Sequence[str]) -> FailureMode:
+    """Return how nodes in this state are lost: one that is not ready has its object still, and pods that wait to be evicted."""
+    table = cluster.simulation.scheduler.cluster.table
+    return "deleted" if any(table.nodes[table.row_of[name]].is_ready for name in nodes) else "unreachable"
+
+
 def failure_report(
-    cluster: AskedCluster, request: AnswerRequest, nodes: Sequence[str], mode: FailureMode = "deleted", lost: str = ""
+    cluster: AskedCluster, request: AnswerRequest, nodes: Sequence[str], mode: FailureMode | None = None, lost: str = ""
 ) -> FailureReport:
     """Return what happens when nodes are lost. Nothing changes.
+
+    ``mode``: None for the one that fits: ``unreachable`` if no node of these is ready, or else ``deleted``
 
     Raises  InputError for a node that is not there
     """
     check_nodes(cluster, nodes)
+    mode = mode or fitting_mode(cluster, nodes)
     with cluster.transaction():
         cluster._step(Ran(None))
         failures = NodeFailures(cluster)

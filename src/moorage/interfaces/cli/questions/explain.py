@@ -222,7 +222,7 @@ def explain(**given: Any) -> int:
         found += answers
     status = exit_status(*found)
     folds = given["pods"] and given["output"] == "text"
-    heading, found = _folded(found, ascii_only=given["ascii_only"]) if folds else ("", found)
+    heading, found = _folded(found, len(given["pods"]), ascii_only=given["ascii_only"]) if folds else ("", found)
     print_styled(heading)
     text = heading + print_explanations(
         found, given["output"], ascii_only=given["ascii_only"], among=among, printed=early.printed
@@ -232,15 +232,17 @@ def explain(**given: Any) -> int:
     return status
 
 
-def _folded(found: list[Answer], *, ascii_only: bool) -> tuple[str, list[Answer]]:
+def _folded(found: list[Answer], named: int, *, ascii_only: bool) -> tuple[str, list[Answer]]:
     """Return what many pods have in common, as text, and the explanations to print: of the first pod of each cause.
 
-    If no pod is pending, that is the first pod that has a node. A few pods are all printed.
+    If no pod is pending, that is the first pod that has a node. A few pods are all printed, unless they are those of workloads
+    and wait for the same cause. ``named``: how many names were given.
     """
     pods = [one for one in found if isinstance(one, Explanation)]
-    if len(pods) <= _MOST_PRINTED:
-        return "", found
     causes, placed = grouped(one for one in pods if not one.holds), [one for one in pods if one.holds]
+    is_said_again = len(pods) > named and any(len(some) > 1 for _, some in causes)
+    if len(pods) <= _MOST_PRINTED and not is_said_again:
+        return "", found
     style = output_style(ascii_only=ascii_only)
     with lines_of(style.width if style.fits else None, ""):
         why = f", for {counted(len(causes), 'cause')}" if causes else ""

@@ -45,7 +45,7 @@ def fail(**given: Any) -> int:
     """Run ``moorage fail``."""
     with Progress.of(given) as progress, open_question(given, progress) as asked:
         nodes = _zone(asked, given["zone"]) if given["zone"] else named_nodes(asked.cluster, given)
-        asks = {"fail": list(nodes), "mode": given["mode"], **({"zone": given["zone"]} if given["zone"] else {})}
+        asks = {"fail": list(nodes), **{name: given[name] for name in ("mode", "zone") if given[name]}}
         question = asked.request(asks)
         found = asked.answered(lambda cluster: failure_report(cluster, question, nodes, given["mode"], given["zone"]))
     print_answer(found, given, asked)

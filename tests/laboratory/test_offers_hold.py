@@ -41,6 +41,7 @@ FOUND = {
     "a replacement of a higher priority takes its place back": 100500,
     "a DaemonSet comes to a node with a new label": 101128,
     "a pod that waits already takes the room before the new pod": 101019,
+    "a sibling that waits with the old rule takes the place of one that leaves": 101065,
 }
 
 

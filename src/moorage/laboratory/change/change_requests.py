@@ -130,7 +130,8 @@ class ChangeRequests:
         kind, namespace, name, _ = made.subject
         where = in_namespace(namespace)
         operations = [*difference(made.before, made.after, "")]
-        also = [pod.name for pod in self._repelling(changes)] if made.is_patch and kind != "Pod" else []
+        repelling = self._repelling(changes) if made.is_patch and kind != "Pod" else []
+        also = [pod.name for pod in repelling] if any(pod.spec.node_name for pod in repelling) else []
         if also and kind == "Deployment":
             operations.append({"op": "add", "path": "/spec/strategy", "value": {"type": "Recreate"}})
         patch = _json_text(operations)
@@ -152,7 +153,8 @@ class ChangeRequests:
     def _repelling(self, changes: Sequence[Change]) -> list[Pod]:
         """Return the other pods of a workload whose anti-affinity changes with its template.
 
-        They keep new pods away for as long as they run, so that a rollout that waits for new pods never ends.
+        They keep new pods away for as long as they run, so that a rollout that waits for new pods never ends. One that waits
+        with the old rule would take the place of one that leaves.
         """
         if not any(one.verb == "prefer" and one.path == "affinity.podAntiAffinity" for one in changes):
             return []
@@ -160,7 +162,7 @@ class ChangeRequests:
         assert pod is not None
         subject = self._subject(pod)[:3]
         others = (one for one in self._around.all_of(Pod) if isinstance(one, Pod) and one.namespace == pod.namespace)
-        return [one for one in others if one.key != pod.key and one.spec.node_name and self._subject(one)[:3] == subject]
+        return [one for one in others if one.key != pod.key and self._subject(one)[:3] == subject]
 
     # -- verdicts ------------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from moorage.laboratory.trial.trials import (
     names_of,
     unscheduled,
 )
-from moorage.simulator.owners import controller_kind
+from moorage.simulator.owners import controller_kind, controller_of
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
@@ -85,6 +85,8 @@ class ClusterTrials:
                 self._try_ahead(pod)
             else:
                 self._try_rivals(pod, changes)
+            if self._is_contested(pod, changes):
+                return Trial(fault="a pod that waits already takes the room")
             cycle = None if any(one.owner == "pod" for one in changes) else self._keeping_cycle()
             trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle)
             if trial is not None:
@@ -205,6 +207,33 @@ class ClusterTrials:
                 self._rivals[placed.pod] = placed.node
         if is_mixed:
             self.cluster.schedule([uid for uid in others if uid not in fresh and (pods[uid].spec.priority or 0) >= mine])
+
+    def _is_contested(self, pod: Pod, changes: Collection[Change]) -> bool:
+        """Return whether pods that wait already take room of siblings that leave before the pod is created again.
+
+        The pods of a Job leave when it is replaced, and those that repel the pod when their anti-affinity changes.
+        """
+        owner = controller_of(pod.metadata)
+        made = [one for one in changes if one.owner == "pod" and one.verb not in IN_PLACE]
+        repels = any(one.verb == "prefer" and one.path == "affinity.podAntiAffinity" for one in made)
+        if owner is None or not (repels or (made and owner.kind == "Job")):
+            return False
+        simulation = self.cluster.simulation
+        siblings = [
+            one for one in simulation.pods.values()
+            if one.spec.node_name and one.namespace == pod.namespace and controller_of(one.metadata) == owner
+        ]  # fmt: skip
+        mine = pod.spec.priority or 0
+        queued = (one.pod.pod for one in simulation.scheduler.queue.ranked())
+        rivals = [
+            one.uid for one in queued
+            if one.uid in simulation.pods and (one.spec.priority or 0) >= mine and controller_of(one.metadata) != owner
+        ]  # fmt: skip
+        if not (siblings and rivals):
+            return False
+        with self.cluster.transaction():
+            self.cluster.apply(*(Change("cluster", "wait", f"pod/{one.key}") for one in siblings))
+            return any(one.node is not None for one in self.cluster.schedule(rivals))
 
     def _arrived(self) -> list[Pod]:
         """Return the pods without a node that were created in this trial."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from moorage.basis.ending import Terminated, ask_to_end, is_ending
 from moorage.basis.recording.log_reader import log_of
 from moorage.interfaces.cli.cluster_files import paths_of, place_of
 from moorage.interfaces.cli.question_worker import absolute_plugin, answer_question
@@ -58,8 +59,13 @@ def inheriting(run: Run = answer_question) -> Iterator[Answering]:
 
 
 def serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None:
-    """Serve until Ctrl-C."""
+    """Serve until Ctrl-C or SIGTERM.
+
+    Raises  Terminated after SIGTERM
+    """
     asyncio.run(_serve(cluster, given, answer))
+    if is_ending():
+        raise Terminated
 
 
 async def _serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) -> None:
@@ -67,11 +73,17 @@ async def _serve(cluster: Cluster, given: Mapping[str, Any], answer: Answering) 
     serving = asyncio.ensure_future(
         serve_cluster(ClusterSource(cluster), given["port"], answer, input_words(given), _announce, logs, _prices(given))
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, serving.cancel)
+    loop.add_signal_handler(signal.SIGTERM, _terminate, serving)
     await asyncio.wait({serving})
     if not serving.cancelled():
         await serving
+
+
+def _terminate(serving: asyncio.Future[None]) -> None:
+    ask_to_end()
+    serving.cancel()
 
 
 def _prices(given: Mapping[str, Any]) -> PriceOf | None:

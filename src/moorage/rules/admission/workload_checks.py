@@ -265,6 +265,8 @@ def _binding(path: str, device: Document) -> faults.Faults:
         for i, condition in enumerate(needed[one]):
             if condition in needed[one][:i]:
                 yield faults.duplicate(f"{path}.{one}[{i}]", condition)
+            else:
+                yield from faults.named(f"{path}.{one}[{i}]", condition, check_qualified_name)
         if needed[one] and not needed[other]:
             yield faults.invalid(f"{path}.{other}", None, f"{other} are required to use {one}")
 

@@ -225,7 +225,7 @@ def _json_document(body: bytes) -> Any:
         raise _Unreadable(f"{_NO_HEAD}{syntax_fault(body) or '; '.join(lines)}") from None
     if len(documents) > 1 or not body.strip():
         raise _Unreadable(f"{_NO_HEAD}{syntax_fault(body)}")
-    return documents[0] if documents else {}
+    return documents[0] if documents and documents[0] is not None else {}
 
 
 _NO_HEAD: Final = "couldn't get version/kind; json parse error: "

@@ -4,7 +4,7 @@ A change of a pod is a request about what the pod comes from: a patch of its wor
 where the API server allows that, or a new object in place of one that cannot change, such as a Job. The changes of one object
 are one request. Each request is made, as a dry run, at a store with the objects that admission and validation read, and so is
 the request of the controller that creates the pod from the changed template. A change is impossible if one of the two is
-refused, or if admission gives the pod what it had before.
+refused, if a quota has no room for the changed pod in place of the old one, or if admission gives the pod what it had before.
 """
 
 from __future__ import annotations
@@ -20,17 +20,28 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api.admission import RuntimeClass
-from moorage.api.core import LimitRange, Namespace, Node, Object, Pod, PodSpec, PodTemplateSpec, ReplicationController
+from moorage.api.core import (
+    LimitRange,
+    Namespace,
+    Node,
+    Object,
+    Pod,
+    PodSpec,
+    PodTemplateSpec,
+    ReplicationController,
+    ResourceQuota,
+)
 from moorage.api.workloads import DaemonSet, Deployment, Job, PriorityClass, ReplicaSet, StatefulSet
 from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.printable import one_line
 from moorage.errors import InputError, MoorageError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import in_namespace, node_command, scale_command, workload_command, workload_of
-from moorage.laboratory.cluster_objects import Surroundings
+from moorage.laboratory.cluster_objects import Surroundings, cluster_input
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.edit.pod_changes import POD_CHANGES
 from moorage.simulator.admission_policies import plain_document, with_changes
+from moorage.simulator.quotas import QuotaLedger, is_new
 
 if TYPE_CHECKING:
     from moorage.api.documents.served_kinds import ServedKind
@@ -237,8 +248,31 @@ class ChangeRequests:
         found = self._creates(Pod, namespace, document, made.subject)[1]
         if found is None:
             return ""
+        if why := self._over_quota(made, _spec_of(found)):
+            return why
         old, wanted, got = (msgspec.to_builtins(one) for one in (made.pod.spec, made.wanted, _spec_of(found)))
         return "" if carries(old, wanted, got) else "admission gives the pod what it had before"
+
+    def _over_quota(self, made: _Request, spec: PodSpec) -> str:
+        """Return why a quota refuses the changed pod once the pod that it replaces is gone; "" if there is room."""
+        ledger = self._ledger
+        if not ledger:
+            return ""
+        ledger = ledger.copy()
+        ledger.release(made.pod)
+        refused = ledger.refusal(replace(made.pod, spec=replace(spec, node_name="")))
+        return "" if refused is None else refused.message
+
+    @cached_property
+    def _ledger(self) -> QuotaLedger:
+        """The quotas of the cluster, with the use of all its pods."""
+        quotas = self._around.all_of(ResourceQuota)
+        pods = [one for one in self._around.all_of(Pod) if isinstance(one, Pod)] if quotas else []
+        ledger = QuotaLedger.of(cluster_input([*quotas, *pods]))
+        for pod in pods:
+            if is_new(pod):
+                ledger.count(pod)
+        return ledger
 
     def _unless_before(self, made: _Request, document: dict[str, Any]) -> str:
         """Return why the changed pod is refused, unless the same was said of it without the change."""

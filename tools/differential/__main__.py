@@ -16,11 +16,13 @@ from pathlib import Path
 from moorage.api.releases import CURRENT, TODAY, find_release
 from moorage.api.releases.release import Release
 from tools.differential import apiserver, kueue, recordings
-from tools.differential.scheduler import FOUND, MAKERS, run, table, with_figures
+from tools.differential.scheduler import FOUND, MAKERS, counted, run, table, with_figures
 from tools.oracles import OracleMissingError, Program, built
 
 #: The exit status if the program cannot be had here.
 SKIPPED = 77
+#: What begins the line of a run that says which scenarios it made.
+_COMMAND = "scenarios of "
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "project" / "fidelity.md"
 
 
@@ -48,6 +50,10 @@ def main() -> int:
         "recordings", parents=[of_any], help="recorded decisions of the same program, and what it says now"
     )
     recorded.add_argument("folder", type=Path, help="a folder of recorded decisions, such as ../shared/conformance/v1.37.2")
+    several = commands.add_parser("figures", help="the figures of several runs of `scheduler`, added up")
+    several.add_argument("--release", default=TODAY, help=f"the minor release of the runs [{TODAY}]")
+    several.add_argument("--write", action="store_true", help="write the figures into docs/project/fidelity.md")
+    several.add_argument("outputs", type=Path, nargs="+", help="files with what the runs printed")
     queues = commands.add_parser("kueue", help="Kueue's scheduler, cache and queues")
     queues.add_argument("--seed", type=int, default=0, help="the first world's seed [0]")
     queues.add_argument("--count", type=int, default=500, help="worlds [500]")
@@ -57,6 +63,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.command == "kueue":
         return _kueue(given)
+    if given.command == "figures":
+        return _figures(given)
     asked = find_release(given.release)
     if asked is None:
         parser.error(f"--release: {given.release} is not known")
@@ -84,16 +92,33 @@ def _replay(program: Path, given: argparse.Namespace) -> int:
 
 def _compare(program: Path, release: Release, version: str, given: argparse.Namespace) -> int:
     started = time.monotonic()
+    made = f"--release {release.series} --seed {given.seed} --count {given.count}"
+    made += "".join(f" --kind '{kind}'" for kind in given.kind or ())
+    sys.stdout.write(f"{_COMMAND}{version}, {made}\n")
     counts = run(
         program, release.name, kinds=given.kind or (), seed=given.seed, count=given.count, processes=given.processes,
         seconds=given.seconds, folder=given.folder, shrinks=given.shrinks,
     )  # fmt: skip
     if given.write:
-        command = f"`--release {release.series} --seed {given.seed} --count {given.count}`"
         day = datetime.now(UTC).strftime("%-d %B %Y")
         lasting = f"{time.monotonic() - started:,.0f} seconds with {given.processes} processes"
-        text = f"{version}, {command}, {day}, {lasting}:\n\n{table(counts)}"
+        text = f"{version}, `{made}`, {day}, {lasting}:\n\n{table(counts)}"
         PAGE.write_text(with_figures(PAGE.read_text("utf-8"), release.series, text), "utf-8")
+    return int(any(column == "different" and number for (_, column), number in counts.items()))
+
+
+def _figures(given: argparse.Namespace) -> int:
+    texts = [one.read_text("utf-8") for one in given.outputs]
+    counts = counted("\n".join(texts))
+    commands = [line for text in texts for line in text.splitlines() if line.startswith(_COMMAND)]
+    if len(commands) != len(texts) or any(f"--release {given.release} " not in line for line in commands):
+        sys.stdout.write(f"each file must have one line that begins with `{_COMMAND}` and names --release {given.release}\n")
+        return 2
+    first, last = (line.removeprefix(_COMMAND) for line in (commands[0], commands[-1]))
+    told = f"`{first}` to `{last}`, {len(commands)} runs, {datetime.now(UTC).strftime('%-d %B %Y')}:\n\n{table(counts)}"
+    sys.stdout.write(told + "\n")
+    if given.write:
+        PAGE.write_text(with_figures(PAGE.read_text("utf-8"), given.release, told), "utf-8")
     return int(any(column == "different" and number for (_, column), number in counts.items()))
 
 

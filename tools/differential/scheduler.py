@@ -185,6 +185,18 @@ def table(counts: Counts) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in lines)
 
 
+def counted(text: str) -> Counts:
+    """Return the figures of tables that runs printed, added up; lines that are no row of a kind are passed over."""
+    counts: Counts = Counter()
+    for line in text.splitlines():
+        kind, *numbers = [cell.strip() for cell in line.strip("|").split("|")]
+        if kind in MAKERS and len(numbers) == len(COLUMNS):
+            counts.update(
+                {(kind, column): int(number.replace(",", "")) for column, number in zip(COLUMNS, numbers, strict=True)}
+            )
+    return counts
+
+
 def run(
     program: Path, release: str, *, kinds: Sequence[str] = (), seed: int = 0, count: int = 1000, processes: int = 2,
     seconds: float = math.inf, folder: Path = FOUND, shrinks: bool = True,

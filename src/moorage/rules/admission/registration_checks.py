@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from moorage.api.cel.types import BOOL
-from moorage.api.documents.served_kinds import Document
+from moorage.api.documents.served_kinds import Document, as_mapping
 from moorage.api.names import check_dns1035_label, check_dns1123_label, check_dns1123_subdomain, check_qualified_name
 from moorage.api.validation.faults import Faults, invalid, named, required, too_long, unsupported
 from moorage.api.validation.rule_checks import check_path_segment
@@ -188,10 +188,11 @@ def _distinguisher(path: str, method: Document) -> Iterable[Fault]:
     return () if kind in supported else (unsupported(f"{path}.type", {"Type": kind}, supported),)
 
 
-@check("member namespace")
-def _member_namespace(path: str, name: str) -> Faults:
+@check("member namespaces")
+def _member_namespaces(path: str, names: Sequence[str]) -> Faults:
     intro = "each member of this list must be '*' or a DNS-1123 label; "
-    return (invalid(path, name, intro + why) for why in check_dns1123_label(name))
+    for i, name in enumerate(names if "*" not in names else ()):
+        yield from (invalid(f"{path}[{i}]", name, intro + why) for why in check_dns1123_label(name))
 
 
 @check("resource paths")
@@ -229,6 +230,61 @@ def _hand(path: str, queuing: Mapping[str, int]) -> Iterable[Fault]:
         return ()
     why = f"required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {_MOST_HASH_BITS}"
     return (invalid(f"{path}.handSize", hand, why),)
+
+
+def _rules_for(*groups: str) -> list[Document]:
+    """Return rules for all requests of some groups."""
+    every = ["*"]
+    return [
+        {
+            "subjects": [{"kind": "Group", "group": {"name": name}} for name in groups],
+            "resourceRules": [
+                {"verbs": every, "apiGroups": every, "resources": every, "clusterScope": True, "namespaces": every}
+            ],
+            "nonResourceRules": [{"verbs": every, "nonResourceURLs": every}],
+        }
+    ]
+
+
+#: Specs that may not change, by name; those of levels but for the field ``exempt``.
+_FIXED_LEVELS: Final[Mapping[str, Document]] = {
+    "catch-all": {
+        "type": "Limited",
+        "limited": {"nominalConcurrencyShares": 5, "lendablePercent": 0, "limitResponse": {"type": "Reject"}},
+    },
+    "exempt": {"type": "Exempt"},
+}
+_FIXED_SCHEMAS: Final[Mapping[str, Document]] = {
+    "catch-all": {
+        "priorityLevelConfiguration": {"name": "catch-all"},
+        "matchingPrecedence": 10000,
+        "distinguisherMethod": {"type": "ByUser"},
+        "rules": _rules_for("system:unauthenticated", "system:authenticated"),
+    },
+    "exempt": {
+        "priorityLevelConfiguration": {"name": "exempt"},
+        "matchingPrecedence": 1,
+        "rules": _rules_for("system:masters"),
+    },
+}
+
+
+@check("mandatory level")
+def _mandatory_level(path: str, level: Document) -> Iterable[Fault]:
+    name = level["metadata"]["name"]
+    but, given = " except the 'spec.exempt' field" if name == "exempt" else "", as_mapping(level.get("spec"))
+    own = {field: value for field, value in given.items() if field != "exempt"} if but else given
+    if own == _FIXED_LEVELS.get(name, own):
+        return ()
+    return (invalid("spec", given, f"spec of '{name}'{but} must equal the fixed value"),)
+
+
+@check("mandatory schema")
+def _mandatory_schema(path: str, schema: Document) -> Iterable[Fault]:
+    name, given = schema["metadata"]["name"], as_mapping(schema.get("spec"))
+    if given == _FIXED_SCHEMAS.get(name, given):
+        return ()
+    return (invalid("spec", given, f"spec of '{name}' must equal the fixed value"),)
 
 
 # -- certificates ------------------------------------------------------------------------------------------------------

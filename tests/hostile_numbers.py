@@ -7,7 +7,7 @@ import json
 
 from msgspec import inspect
 
-from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.basis.inputs.simulated_kinds import KINDS
 
 #: Name → the token as it stands in the JSON text.
 NUMBERS = {

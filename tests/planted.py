@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 from moorage.api.documents.served_kinds import KINDS as SERVED
-from moorage.api.schema.schemas import UNTYPED, ListOf, MapOf, Scalar, kind_schema
-from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.schemas import UNTYPED, ListOf, MapOf, Scalar
+from moorage.basis.inputs.simulated_kinds import KINDS
 
 #: Values of types that hold no word, by the letter of the type.
 PLAIN = {"i": 1, "b": True, "f": 1.0, "y": "aGk=", "T": "2026-01-01T00:00:00Z", "U": "2026-01-01T00:00:00.000000Z", "Q": "1"}

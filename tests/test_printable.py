@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.basis.printable import MOST_BYTES, clip, escape_json, is_printable, one_line, some_lines
-from moorage.report.style import yaml_text
+from moorage.report.yaml_writing import yaml_text
 
 ESCAPED = {  # what it is: text, as one line
     "plain text": ("web-0 é ü 名前 ✓", "web-0 é ü 名前 ✓"),

@@ -22,17 +22,9 @@ from moorage.framework.plugin_runner import ask
 from moorage.plugins.gpu_sharing.devices import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE, device_table
 from moorage.plugins.gpu_sharing.fgd import FGDScore
 from moorage.plugins.gpu_sharing.fragmentation import FragmentModel, PodClass, typical_pods
+from moorage.plugins.gpu_sharing.node_order import WEIGHT, NodeOrderHigh, NodeOrderLow
 from moorage.plugins.gpu_sharing.open_gpu_share import OpenGpuShare
-from moorage.plugins.gpu_sharing.policies import (
-    WEIGHT,
-    BestFitScore,
-    DotProductScore,
-    GpuClusteringScore,
-    GpuPackingScore,
-    NodeOrderHigh,
-    NodeOrderLow,
-    RandomScore,
-)
+from moorage.plugins.gpu_sharing.policies import BestFitScore, DotProductScore, GpuClusteringScore, GpuPackingScore, RandomScore
 from moorage.plugins.gpu_sharing.power import PowerScore, cpu_watts, gpu_watts
 from moorage.simulator.simulate import Options, prepare
 from moorage.state.pod_info import PodInfo

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.api.reading.text_mistakes import to_utf8
+from moorage.api.reading.text_encoding import to_utf8
 from moorage.errors import InputError
 
 READ = {

@@ -5,7 +5,7 @@ import pytest
 from moorage.api.decode import decode
 from moorage.api.workloads import Deployment
 from moorage.basis.inputs.files import open_sources
-from moorage.basis.inputs.objects import ObjectKey, line_of_field
+from moorage.basis.inputs.object_lines import ObjectKey, line_of_field
 from moorage.laboratory.compare.changed_fields import changed_fields, field_at_fault
 
 SPEC = ("spec", "template", "spec")

@@ -16,8 +16,8 @@ from moorage.laboratory.compare.moved_pods import NodePlaces, count_moves, new_p
 from moorage.laboratory.compare.run_inputs import input_of_runs, with_pods_to_place_again
 from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.laboratory.comparison import CompareSetting
-from moorage.report.gates import UnplacedPod
-from moorage.report.run_document import read_stored
+from moorage.report.run_values import UnplacedPod
+from moorage.report.stored_runs import read_stored
 from moorage.testing.builders import a_node, a_pod
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,10 @@ import pytest
 
 from moorage.basis import folder_of
 from moorage.basis.change_recorder import ObjectEncoder
-from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, json_decoder
+from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.kept_fields import digest
+from moorage.basis.inputs.simulated_kinds import KINDS, json_decoder
 from moorage.laboratory.cluster_objects import cluster_input
 from moorage.laboratory.dump.live_dump import DumpWriter
 from moorage.laboratory.recording.redacted_log import RedactingEncoder

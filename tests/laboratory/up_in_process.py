@@ -9,7 +9,8 @@ import json
 import random
 
 import moorage
-from moorage.api.documents.http_messages import HTTPRequest, User, find_target
+from moorage.api.documents.http_messages import HTTPRequest, User
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.served_kinds import KINDS, served
 from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator

@@ -21,7 +21,8 @@ from moorage.report.gate_outputs import (
     as_sarif,
     github_summary,
 )
-from moorage.report.gates import GateResult, MetricComparison, PipelineGate, UnplacedPod, evaluate, evaluate_all, parse_gate
+from moorage.report.gates import GateResult, MetricComparison, PipelineGate, evaluate, evaluate_all, parse_gate
+from moorage.report.run_values import UnplacedPod
 
 TEXTS = {
     "pending > +0": PipelineGate("pending > +0", "pending", ">", 0.0, True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.report.obstacles import ScoreLog
+from moorage.report.node_scores import ScoreLog
 from moorage.simulator.simulate import Options
 from moorage.simulator.simulate import simulate as run
 from moorage.testing.builders import a_node, a_pod

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.report.style import columns, fitted, lines_of, paragraph, shared_end, some_pods, together, without_end
+from moorage.report.short_names import shared_end, some_pods, together, without_end
+from moorage.report.style import columns, fitted, lines_of, paragraph
 
 END = ".eu-west-1.compute.internal"
 NODES = [f"ip-10-4-0-{at}{END}" for at in range(4)]

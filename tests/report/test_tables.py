@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from moorage.api.selectors import parse_selector
 from moorage.basis.printable import one_line
-from moorage.report.obstacles import Narrowing, obstacle_lines
+from moorage.report.narrowing import Narrowing
+from moorage.report.obstacles import obstacle_lines
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
 from moorage.report.style import COLOURS, Style, columns, human
 from moorage.report.tables import FEW_PODS, render

@@ -8,7 +8,7 @@ import pytest
 from moorage.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimTemplate
 from moorage.api.pod_groups import PodGroup
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_run import create_for
+from moorage.simulator.job_groups import create_for
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_pod
 from tests.simulator.test_devices_in_simulation import a_class, claim, nodes, slices

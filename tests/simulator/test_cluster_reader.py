@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.inputs.files import InputFile
+from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read, read_sources

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.report.obstacles import ScoreLog
+from moorage.report.node_scores import ScoreLog
 from moorage.simulator.simulate import Options, simulate
 from tests.core.engine.driving import HEAD, node, pod
 

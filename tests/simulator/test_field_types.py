@@ -6,8 +6,9 @@ import random
 import pytest
 
 from moorage.api.documents.served_kinds import KINDS
+from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.schema.normalization import FieldTypeError, conform
-from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
+from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import read_sources

@@ -15,7 +15,7 @@ from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError
 from moorage.simulator.trace import GPU_MILLI, WHOLE_GPU
 from moorage.simulator.traces.openb import QOS, read_openb
-from moorage.simulator.traces.recorded_pods import GPU_MODEL
+from moorage.simulator.traces.task_tables import GPU_MODEL
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "trace-openb"

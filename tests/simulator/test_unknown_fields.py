@@ -5,9 +5,9 @@ import json
 import msgspec
 import pytest
 
-from moorage.basis.inputs.cleaned_objects import find_kind
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import FoundObject
+from moorage.basis.inputs.simulated_kinds import find_kind
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import ReadRules, parse_treat_as, read_sources
 from moorage.simulator.unknown_fields import FieldCheck, Validation

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.state.node_orders import Ring
+from moorage.state.ring import Ring
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 CPU = 1000

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.state.pod_groups import Unheard
+from moorage.state.unheard_pods import Unheard
 from moorage.testing.builders import a_pod
 
 ZONE, HOST = "zone", "host"

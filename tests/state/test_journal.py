@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from moorage.api.storage import PersistentVolume
-from moorage.state.change_log import Journal
 from moorage.state.cluster import ClusterState
+from moorage.state.journal import Journal
 
 
 def test_the_journal_returns_entries_after_a_position():

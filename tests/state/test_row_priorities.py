@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from moorage.state.row_priorities import RowPriorities
 from moorage.state.table import NodeTable
-from moorage.state.view import RowPriorities
 from moorage.testing.builders import a_node, a_pod
 
 

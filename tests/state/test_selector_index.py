@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.selectors import NOTHING, Requirement, Selector, selector_from_map
-from moorage.state.labels import SelectorIndex
+from moorage.state.selector_index import SelectorIndex
 
 KEYS, VALUES = ["a", "b", "c"], ["1", "2", "3"]
 requirements = st.one_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.selectors import EVERYTHING, NOTHING, SelectorError
-from moorage.state.affinity_terms import SpreadConstraint
+from moorage.state.spread_constraints import SpreadConstraint
 from moorage.testing.builders import a_pod
 
 ZONE = {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}

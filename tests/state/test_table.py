@@ -17,8 +17,8 @@ from moorage.errors import StateError
 from moorage.state.change_log import ChangeLog
 from moorage.state.cluster import ClusterState
 from moorage.state.counts import MatchTerm, PodMatcher
-from moorage.state.node_orders import Ring
 from moorage.state.pod_info import HostPort
+from moorage.state.ring import Ring
 from moorage.state.table import NodeTable
 from moorage.testing.builders import a_cluster, a_node, a_pod
 

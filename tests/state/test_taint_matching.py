@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.state.node_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated
+from moorage.state.taint_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 NODES = {

@@ -11,7 +11,8 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from moorage.api.documents.http_messages import HTTPRequest, Target, User
+from moorage.api.documents.http_messages import HTTPRequest, User
+from moorage.api.documents.request_targets import Target
 from moorage.api.documents.served_kinds import KINDS, RUNTIME_CONFIG, Document, Review, ServedKind, served
 from moorage.api.documents.statuses import ApiError
 from moorage.api.feature_gates import FeatureGates

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from moorage.api.documents.http_messages import find_target
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.served_kinds import (
     ALL_GATES,
     KINDS,

@@ -11,7 +11,8 @@ from typing import Any, Protocol, Self
 
 import aiohttp
 
-from moorage.api.documents.http_messages import HTTPRequest, User, find_target
+from moorage.api.documents.http_messages import HTTPRequest, User
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.statuses import ApiError
 from moorage.basis.client.credentials import Endpoint, tls_context
 from moorage.cluster.apiserver.access.authentication import Authenticator

@@ -18,7 +18,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from moorage.api.documents.http_messages import HTTPRequest, Response, User, find_target
+from moorage.api.documents.http_messages import HTTPRequest, Response, User
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.served_kinds import KINDS, ServedKind, served
 from moorage.api.documents.statuses import ApiError
 from moorage.api.feature_gates import FeatureGates

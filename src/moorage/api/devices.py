@@ -12,8 +12,6 @@ from msgspec import field
 from moorage.api.core import NodeSelector, Object, ObjectMeta, Quantity, Value
 from moorage.api.meta import Int64
 
-# -- resource slices ------------------------------------------------------------------------------------------------------
-
 
 class DeviceAttribute(Value):
     """One of the fields is set. The plural ones are lists of values."""

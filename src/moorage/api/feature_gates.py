@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from moorage.api.quantity import parse_bool
 from moorage.api.releases import ALPHA, BETA, CURRENT, RELEASES, TODAY, Gate, Release
-from moorage.api.releases.release import gates_table
+from moorage.api.releases.release_gates import gates_table
 from moorage.errors import ConfigError, Fault
 
 __all__ = ["GATES", "TODAY", "FeatureGates", "Gate"]

@@ -19,7 +19,6 @@ from moorage.api.quantity import is_decimal_integer, parse_int64
 from moorage.api.requirements import NODE_OPERATORS, Requirement, aggregate, invalid, not_supported, requirement_faults
 from moorage.errors import Fault
 
-# -- taints ------------------------------------------------------------------------------------------------------------
 # Taints and tolerations: which taints of a node a pod tolerates.
 #
 # A toleration without a key matches every key, without an effect every effect, and without an operator compares values for

@@ -13,7 +13,6 @@ Source  kube-scheduler 1.37: component-helpers/resource/helpers.go, PodRequests;
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
@@ -368,18 +367,3 @@ def _raise_to(total: dict[str, int], floor: Mapping[str, int]) -> None:
     for name, count in floor.items():
         if name not in total or count > total[name]:
             total[name] = count
-
-
-# -- odd amounts ----------------------------------------------------------------------------------------------------
-# Amounts of memory whose unit looks wrong.
-
-_THOUSANDTHS: Final = re.compile(r"([0-9]+)m")
-
-
-def odd_memory(container: Container) -> Iterator[str]:
-    """Yield the requests of memory that are in thousandths of a byte, because ``m`` was written for ``Mi``."""
-    for name in ("memory", "ephemeral-storage"):
-        found = _THOUSANDTHS.fullmatch(str(container.resources.requests.get(name, "")))
-        if found is not None:
-            written = found[0]
-            yield f"container {container.name}: {name}: {written} is {int(found[1]) / 1000:g} bytes; {found[1]}Mi is mebibytes"

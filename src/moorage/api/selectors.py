@@ -28,7 +28,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-# -- selector grammar --------------------------------------------------------------------------------------------------
 # The textual selector language: ``app in (a,b),tier!=cache,size>3,!legacy``.
 #
 #     selector    = requirement { "," requirement }

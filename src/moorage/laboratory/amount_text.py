@@ -6,7 +6,7 @@ from typing import Final
 
 from moorage.api.core import Quantity, ResourceList, ResourceRequirements
 from moorage.api.pod_requests import amount
-from moorage.api.quantity import shown_amount
+from moorage.api.quantity_amounts import shown_amount
 
 #: The least amount of bytes for each step to which amounts are rounded.
 _ROUND: Final = (

@@ -17,7 +17,7 @@ from typing import Any, Self, Unpack
 
 from moorage.api.core import Node, Object, Pod
 from moorage.api.gc_pause import collector_paused
-from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.scheduler_document_loader import Loaded
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.engine.scheduler import Scheduler
@@ -56,7 +56,8 @@ from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
-from moorage.simulator.cluster_run import create_for, input_notes, objects_of, workload_names
+from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
+from moorage.simulator.job_groups import create_for
 from moorage.simulator.outcome_collector import collect, refused_outcomes
 from moorage.simulator.pod_records import in_turn
 from moorage.simulator.simulate import Options, kinds_named

@@ -14,9 +14,9 @@ from moorage.api.custom_objects import CustomObject
 from moorage.api.documents.served_kinds import KINDS as SERVED
 from moorage.api.documents.served_kinds import ServedKind
 from moorage.api.kinds import Kind
-from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.inputs.files import InputFile, open_sources
 from moorage.basis.inputs.objects import FoundObject, find_objects
+from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import close_to
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput

@@ -23,7 +23,7 @@ from moorage.api.releases.metrics import Spec, metrics_of
 from moorage.basis.printable import counted
 from moorage.core.config.api_versions import ApiVersion
 from moorage.core.config.profiles import ResolvedProfile
-from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.scheduler_document_loader import Loaded
 from moorage.core.config.show import listed, plain_struct
 from moorage.core.config.upgrade import rules_between
 from moorage.errors import ConfigError, InputError
@@ -38,7 +38,8 @@ from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.report import comparison
 from moorage.report.answer import AnswerRequest, Proof
-from moorage.report.gates import MeasuredRun, MetricComparison, evaluate_all, parse_gate
+from moorage.report.gates import MetricComparison, evaluate_all, parse_gate
+from moorage.report.run_values import MeasuredRun
 from moorage.simulator.simulate import Options, load_options
 from moorage.simulator.trace import Trace
 

@@ -34,7 +34,8 @@ from moorage.framework.post_filter import Consult
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Code, Hold, Status, Verdicts, fit_error
 from moorage.state.pod_groups import group_key
-from moorage.state.view import PodInfo, RowPriorities, Snapshot
+from moorage.state.row_priorities import RowPriorities
+from moorage.state.view import PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NEVER = "not eligible due to preemptionPolicy=Never."

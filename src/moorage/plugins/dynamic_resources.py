@@ -35,21 +35,22 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
 from moorage.plugins.devices.binding import Binder, BindingFailedError, deallocated, deletion_of, is_late, is_ready
-from moorage.plugins.devices.claim_requests import DeviceGates, DeviceRules, claims_of, class_faults
+from moorage.plugins.devices.claim_requests import DeviceGates, DeviceRules
 from moorage.plugins.devices.claim_shapes import DeviceState, Shape
 from moorage.plugins.devices.device_reasons import why_no_devices
-from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, ResourceBacking, earlier_claim, special_claim
+from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, earlier_claim, special_claim
 from moorage.plugins.devices.group_claims import is_reserved_for, release_from_group, users_of
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.node_amounts import NodeAmounts
 from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
+from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults
 from moorage.plugins.devices.pools import PoolRule
+from moorage.plugins.devices.resource_backing import ResourceBacking
 from moorage.plugins.devices.selector_lists import lists_in_selectors
 from moorage.plugins.shared.default_normalize import default_normalize
 from moorage.plugins.shared.evictions import can_be_evicted, evict
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
-# -- dynamic resources args --------------------------------------------------------------------------------------------
 # Arguments of DynamicResources: how long it may search for devices and wait for them to be ready.
 #
 # Source  kube-scheduler 1.36.2, apis/config/v1/defaults.go and apis/config/validation/validation_pluginargs.go

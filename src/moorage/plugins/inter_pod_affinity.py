@@ -30,8 +30,9 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity import affinity_counts
-from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms, remedies_of_neighbours
-from moorage.plugins.shared.default_normalize import NoPreScoreError
+from moorage.plugins.affinity.affinity_reasons import explained, refusing_terms
+from moorage.plugins.affinity.affinity_remedies import remedies_of_neighbours
+from moorage.plugins.shared.no_pre_score import NoPreScoreError
 from moorage.state.counts import MatchTerm
 from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, Snapshot, domain_ids

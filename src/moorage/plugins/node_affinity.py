@@ -27,9 +27,8 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Detail, RefusingPlugin, Remedies, TermsPlugin
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
-from moorage.plugins.affinity.node_affinity_reasons import (
-    explained,
-    refusing_terms,
+from moorage.plugins.affinity.node_affinity_reasons import explained, refusing_terms
+from moorage.plugins.affinity.node_affinity_remedies import (
     remedies_of_added_affinity,
     remedies_of_affinity,
     remedies_of_selector,

@@ -44,14 +44,8 @@ from moorage.plugins.resources.device_backed_scores import (
     device_class_for,
     with_devices,
 )
-from moorage.plugins.resources.fit_reasons import (
-    missing_share,
-    remedies_of_full_node,
-    remedies_of_ignoring,
-    remedies_of_shortage,
-    short_resources,
-    why_short,
-)
+from moorage.plugins.resources.fit_reasons import missing_share, short_resources, why_short
+from moorage.plugins.resources.fit_remedies import remedies_of_full_node, remedies_of_ignoring, remedies_of_shortage
 from moorage.plugins.resources.whole_scores import UsageRuleMaker, Wants, Weighs
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 

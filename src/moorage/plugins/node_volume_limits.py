@@ -20,17 +20,12 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Attachable, Domains, PreFilterPlugin, Reuse, Scope
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
-from moorage.plugins.volumes.csi_volumes import (
-    AttachedVolumes,
-    CountedVolumes,
-    CsiFacts,
-    CsiNodes,
-    CsiVolume,
-    PodCsiVolumes,
-    needed_volumes,
-)
+from moorage.plugins.volumes.attached_volumes import AttachedVolumes
+from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
+from moorage.plugins.volumes.csi_volumes import CountedVolumes, CsiVolume, PodCsiVolumes, needed_volumes
 from moorage.plugins.volumes.pod_claims import uses_claim, volume_signature
-from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments, why_attached
+from moorage.plugins.volumes.volume_reasons import why_attached
+from moorage.plugins.volumes.volume_remedies import remedies_of_full_attachments
 from moorage.rules.volumes.csi_migration import in_tree_plugins, may_be_of
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 

@@ -34,12 +34,13 @@ from moorage.framework.changes import Detail, RefusingPlugin, Remedies, Shortfal
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
-from moorage.plugins.shared.default_normalize import NoPreScoreError
+from moorage.plugins.shared.no_pre_score import NoPreScoreError
 from moorage.plugins.spread import spread_counts
-from moorage.plugins.spread.spread_reasons import excess, explained, refusing_terms, remedies_of_spreads
-from moorage.state.affinity_terms import SpreadConstraint, compile_spread_constraint
+from moorage.plugins.spread.spread_reasons import excess, explained, refusing_terms
+from moorage.plugins.spread.spread_remedies import remedies_of_spreads
 from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.node_matching import required_node_affinity
+from moorage.state.spread_constraints import SpreadConstraint, compile_spread_constraint
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.

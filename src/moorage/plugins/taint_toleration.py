@@ -21,10 +21,11 @@ from moorage.framework.changes import Change, Detail, RefusingPlugin, TermsPlugi
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.shared.default_normalize import NoPreScoreError, default_normalize
+from moorage.plugins.shared.default_normalize import default_normalize
+from moorage.plugins.shared.no_pre_score import NoPreScoreError
 from moorage.plugins.shared.taint_remedies import remedies_of_taints
 from moorage.plugins.shared.term_names import taint_name, taint_text
-from moorage.state.node_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated
+from moorage.state.taint_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
 # kube-scheduler's own text, kept word for word: people search their events for it.

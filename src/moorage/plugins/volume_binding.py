@@ -32,15 +32,16 @@ from moorage.plugins.resources.scoring_strategies import UtilizationPoint, shape
 from moorage.plugins.volumes import pod_claims
 from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
-from moorage.plugins.volumes.csi_volumes import migrated_plugins
-from moorage.plugins.volumes.provisioning import PlannedBinding, VolumeBindingError, are_bound, volume_limit
+from moorage.plugins.volumes.csi_nodes import migrated_plugins
+from moorage.plugins.volumes.planned_bindings import PlannedBinding, VolumeBindingError, are_bound
+from moorage.plugins.volumes.provisioning import volume_limit
 from moorage.plugins.volumes.volume_matching import MatchingError, VolumeIndex
-from moorage.plugins.volumes.volume_reasons import ClaimsToBind, closed_domains, find, remedies_of_volumes, why_unbound
+from moorage.plugins.volumes.volume_reasons import ClaimsToBind, closed_domains, find, why_unbound
+from moorage.plugins.volumes.volume_remedies import remedies_of_volumes
 from moorage.rules.volumes.bindings import SELECTED_NODE, with_claim_ref, with_selected_node
 from moorage.rules.volumes.csi_migration import CURRENT_MIGRATION
 from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
-# -- volume binding args -----------------------------------------------------------------------------------------------
 # Arguments of VolumeBinding: the bind timeout, and how to score nodes by the use of their storage.
 #
 # Source  kube-scheduler 1.36.2, apis/config/v1/defaults.go and apis/config/validation/validation_pluginargs.go

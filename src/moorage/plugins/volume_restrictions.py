@@ -22,7 +22,8 @@ from moorage.framework.points import (
 )
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.volumes.pod_claims import claim_not_found, names_claim, volume_signature
-from moorage.plugins.volumes.volume_reasons import remedies_of_holders, why_held
+from moorage.plugins.volumes.volume_reasons import why_held
+from moorage.plugins.volumes.volume_remedies import remedies_of_holders
 from moorage.state.pod_volumes import Disk
 from moorage.state.view import BoolArray, NodeInfo, NodeView, PodInfo, Snapshot
 

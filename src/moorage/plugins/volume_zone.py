@@ -21,7 +21,8 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import PreFilterPlugin, Reuse, Scope
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.volumes.pod_claims import claim_not_found, class_not_found, names_claim, volume_not_found, volume_signature
-from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_zone
+from moorage.plugins.volumes.volume_reasons import why_zone
+from moorage.plugins.volumes.volume_remedies import remedies_of_volumes
 from moorage.rules.volumes.bindings import class_of_claim
 from moorage.state.view import BoolArray, NodeView, PodInfo, Snapshot
 

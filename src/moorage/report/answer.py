@@ -16,7 +16,8 @@ from msgspec import Struct
 from moorage.api.releases import CURRENT, RELEASES
 from moorage.basis.printable import escape_json, one_line
 from moorage.report.run_document import API_VERSION
-from moorage.report.style import Style, item, lines_of, paragraph, shared_end, without_end
+from moorage.report.short_names import shared_end, without_end
+from moorage.report.style import Style, item, lines_of, paragraph
 
 #: Writes pages. The package is a layer above this one, so it is loaded when a page is asked for.
 _PAGES: Final = "moorage.interfaces.web.site"

@@ -12,8 +12,6 @@ from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, ending
 from moorage.report.style import WIDTH, amounts_text, cells, columns, human, item, paragraph
 
-# -- capacity values ---------------------------------------------------------------------------------------------------
-
 
 class StopReason(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A reason why nodes take no further instance. ``resource`` is the one that is exhausted, if any.

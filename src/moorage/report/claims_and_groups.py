@@ -10,8 +10,6 @@ from msgspec import Struct
 
 from moorage.report.style import PLAIN, Style, columns
 
-# -- claim report ------------------------------------------------------------------------------------------------------
-
 #: Plain tables list up to this many rows.
 _EVERY_ROW = 100
 

@@ -17,21 +17,19 @@ from moorage.report.gates import (
     ONE_RUN,
     OTHERS,
     GateResult,
-    MeasuredRun,
     MetricComparison,
-    RunMeasures,
     amount_text,
     difference_text,
     evaluate,
-    json_number,
     kind_of,
     p_text,
     parse_gate,
     title_of,
 )
-from moorage.report.style import columns, item, paragraph, some_pods
+from moorage.report.run_values import MeasuredRun, RunMeasures, json_number
+from moorage.report.short_names import some_pods
+from moorage.report.style import columns, item, paragraph
 
-# -- comparison values -------------------------------------------------------------------------------------------------
 # ``to_dict`` gives the document (``kind: Comparison``, ``docs/reference/compare.md``).
 
 

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer, ending
-from moorage.report.style import columns, item, paragraph, some_pods
+from moorage.report.short_names import some_pods
+from moorage.report.style import columns, item, paragraph
 
-# -- drain values ------------------------------------------------------------------------------------------------------
 # ``DrainReport`` has the document (``docs/reference/drain.md``) and the text. Times are seconds since the drain began.
 
 #: What happens to a pod. ``never`` waits for a budget that never allows it, ``lost`` is not replaced, ``finished`` had ended.

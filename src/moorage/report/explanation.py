@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer, AnswerRequest, Proof, ending
-from moorage.report.explanation_values import (
-    AtomReport,
-    ChangeReport,
+from moorage.report.change_lines import change_lines
+from moorage.report.explanation_values import PreemptionNode, PreemptionReport
+from moorage.report.gates import MetricComparison
+from moorage.report.score_text import score_lines
+from moorage.report.score_values import (
     ConflictTerm,
     ExplainRequest,
     ExplanationValues,
-    Flip,
     FunnelStep,
-    LeftOut,
     NearestNode,
     NodeGroup,
-    NodeTotal,
     PodStanding,
-    PreemptionNode,
-    PreemptionReport,
     RefusalReport,
-    ScoreReport,
 )
-from moorage.report.gates import MetricComparison
-from moorage.report.style import WIDTH, cells, columns, is_for_agents, item, paragraph, text_width
+from moorage.report.style import WIDTH, cells, columns, item, paragraph, text_width
 
 __all__ = [
-    "AutoscalerAnswer", "ConflictTerm", "ExplainRequest", "Explanation", "FunnelStep", "NearestNode", "NodeGroup",
-    "PodStanding", "Proof", "RefusalReport",
+    "ConflictTerm", "ExplainRequest", "Explanation", "FunnelStep", "NearestNode", "NodeGroup", "PodStanding", "Proof",
+    "RefusalReport",
 ]  # fmt: skip
 
-
-# -- preemption text ---------------------------------------------------------------------------------------------------
 
 #: How many candidates are shown.
 _CANDIDATES = 3
@@ -87,188 +79,6 @@ def _row(one: PreemptionNode, nodes: Sequence[str]) -> list[str]:
 
 def _harm(one: PreemptionNode) -> tuple[int, int, int, int]:
     return one.violations, one.highest_priority, one.priority_sum, len(one.victims)
-
-
-# -- change lines ------------------------------------------------------------------------------------------------------
-# What to do so that a pod is placed, as text: what, who does it, what else happens, and where the pod goes then.
-
-#: How many changes are shown, each of another kind, and how many nodes.
-_SHOWN, _NAMED = 3, 3
-
-
-def change_lines(
-    changes: Sequence[ChangeReport], nodes: Sequence[str], left_out: Sequence[LeftOut] = (), *, wide: bool
-) -> Iterator[str]:
-    """Yield the heading and the changes, the cheapest first: the first of each kind, or all that are known."""
-    shown = list(changes) if wide else list({one.kind: one for one in reversed(changes)}.values())[::-1]
-    shown = shown if wide else sorted(shown, key=changes.index)[:_SHOWN]
-    yield "  What to do"
-    width = max(len(one.kind) for one in shown)
-    for number, one in enumerate(shown, 1):
-        head = f"  {number:>3} {one.kind.ljust(width)}  "
-        yield paragraph(_text(one), indent=head, hanging=" " * len(head))
-        yield from _below(one, nodes, " " * len(head), wide=wide)
-    more = [f"{counted(len(changes) - len(shown), 'more change')}: -o wide"] if len(changes) > len(shown) else []
-    if wide:
-        more += [f"not offered, {counted(one.changes, 'change')}: {one.text}" for one in left_out]
-    for text in more:
-        yield item(text, "      ")
-
-
-def _below(one: ChangeReport, nodes: Sequence[str], indent: str, *, wide: bool) -> Iterator[str]:
-    """Yield who makes the change, what else happens, and the nodes; ``wide``: also costs, equal changes and commands."""
-    said = "; ".join((f"by {one.who}" if one.who != "no one" else "no action needed", *one.effects))
-    yield paragraph(one_line(said), indent=indent, hanging=indent)
-    if one.nodes:
-        yield paragraph(f"→ {_names(one, nodes)}", indent=indent, hanging=indent + "  ")
-    if wide:
-        costs = ", ".join(f"{atom.verb} {_cost(atom.cost)}" for atom in one.atoms) if len(one.atoms) > 1 else one.atoms[0].verb
-        yield paragraph(one_line(f"cost {_cost(one.cost)} ({costs})"), indent=indent, hanging=indent)
-    if one.alike:
-        shown = one.alike if wide else one.alike[:1]
-        for at, other in enumerate(shown):
-            more = f", and {len(one.alike) - 1} more" if not wide and not at and len(one.alike) > 1 else ""
-            yield paragraph(f"or {one_line(other)}{more}", indent=indent, hanging=indent + "   ")
-    for command in one.commands if wide or is_for_agents() else ():
-        if one_line(command) != _text(one):
-            yield f"{indent}{one_line(command)}"  # commands are not wrapped: they are there to be pasted
-    if is_for_agents():
-        yield f"{indent}changes: {_as_changes(one)}"
-
-
-def _as_changes(one: ChangeReport) -> str:
-    """Return the changes as tools take them: texts of edits where they are short, else the change as its document has it."""
-    return json.dumps([_as_change(atom) for atom in one.atoms], ensure_ascii=False)
-
-
-def _as_change(atom: AtomReport) -> str:
-    match atom.verb, atom.target.partition("/"):
-        case "cordon" | "uncordon", ("node", _, name):
-            return f"node/{name} unschedulable={'true' if atom.verb == 'cordon' else 'false'}"
-    fields = {name: getattr(atom, name) for name in ("owner", "verb", "target", "path", "old", "new")}
-    return json.dumps({name: held for name, held in fields.items() if held not in ("", None)}, ensure_ascii=False)
-
-
-def _cost(cost: float) -> str:
-    return f"{cost:.2f}".rstrip("0").rstrip(".")
-
-
-def _text(one: ChangeReport) -> str:
-    return one_line(" + ".join(atom.text for atom in one.atoms))
-
-
-def _names(one: ChangeReport, nodes: Sequence[str]) -> str:
-    shown = " ".join(one_line(nodes[at]) for at in one.nodes[:_NAMED])
-    more = len(one.nodes) - _NAMED
-    return shown + (f" and {more} more" if more > 0 else "")
-
-
-# -- score text --------------------------------------------------------------------------------------------------------
-# Why a node was chosen, as text: the winner beside the runner-up, plugin by plugin.
-
-#: How many flips of a kind are shown.
-_FLIPS = 4
-
-
-def score_lines(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> str:
-    """Return the table of contributions, and what would flip the choice."""
-    lines: list[str] = []
-    if report.runner_up is not None:
-        lines.append(_score_table(report, nodes, wide=wide))
-        if wide and len(report.nodes) > 2:
-            lines.append(_ranking(report, nodes))
-    lines += [item(text) for text in _sentences(report, nodes, wide=wide)]
-    return "\n".join(lines)
-
-
-def _score_table(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> str:
-    winner = report.nodes[0]
-    rival = next(one for one in report.nodes if one.node == report.runner_up)
-    names = [one_line(nodes[one.node]) for one in (winner, rival)]
-    rows = [_score_row(winner, rival, at) for at in range(len(winner.shares))]
-    if not wide:
-        rows = _folded(winner, rival, rows)
-    rows.append(["total", str(winner.total), str(rival.total), _signed(winner.total - rival.total)])
-    text = _compared(names, rows)
-    if max(map(len, text.split("\n"))) <= text_width():
-        return text
-    return f"  winner:    {names[0]}\n  runner-up: {names[1]}\n{_compared(['winner', 'runner-up'], rows)}"
-
-
-def _compared(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    text = columns(["", *names, "difference"], rows, right=(1, 2, 3))
-    return "\n".join(f"  {line}".rstrip() for line in text.split("\n"))
-
-
-def _score_row(winner: NodeTotal, rival: NodeTotal, at: int) -> list[str]:
-    share, other = winner.shares[at], rival.shares[at]
-    name = f"{share.plugin} ×{share.weight}"  # noqa: RUF001
-    return [name, str(share.contribution), str(other.contribution), _signed(share.contribution - other.contribution)]
-
-
-def _folded(winner: NodeTotal, rival: NodeTotal, rows: Sequence[list[str]]) -> list[list[str]]:
-    """Return one row for each plugin whose scores of the two nodes differ, and one for all other plugins."""
-    pairs = list(zip(winner.shares, rival.shares, strict=True))
-    same = [at for at, (a, b) in enumerate(pairs) if a.contribution == b.contribution]
-    if len(same) < 2:
-        return list(rows)
-    kept = [row for at, row in enumerate(rows) if at not in same]
-    amount = str(sum(pairs[at][0].contribution for at in same))
-    others = f"{len(same)} other plugins" if kept else f"{len(same)} plugins"
-    return [*kept, [others, amount, amount, "0"]]
-
-
-def _signed(amount: int) -> str:
-    return f"+{amount}" if amount > 0 else str(amount)
-
-
-def _ranking(report: ScoreReport, nodes: Sequence[str]) -> str:
-    header = ("RANK", "NODE", "TOTAL", "CONTRIBUTIONS")
-    rows = [
-        (
-            str(one.rank).rjust(4), one_line(nodes[one.node]), str(one.total).rjust(5),
-            " ".join(f"{share.plugin}={share.contribution}" for share in one.shares),
-        )
-        for one in report.nodes
-    ]  # fmt: skip
-    return cells([header, *rows], (4, 36, 12, WIDTH))
-
-
-def _sentences(report: ScoreReport, nodes: Sequence[str], *, wide: bool) -> Iterator[str]:
-    if report.refused:
-        fit, refused = _are(report.feasible, "fits", "fit"), _are(report.refused, "is", "are")
-        yield f"{report.feasible} of {report.feasible + report.refused} nodes {fit}; {report.refused} {refused} refused."
-    if report.unscored:
-        yield f"{report.unscored} feasible nodes were never scored: the search ended before it came to them."
-    if len(report.tied) > 1:
-        yield (
-            f"Chosen from {len(report.tied)} equally scored nodes "
-            f"({', '.join(nodes[at] for at in report.tied[:5])}{', …' if len(report.tied) > 5 else ''}): "
-            "kube-scheduler draws at random, moorage by the seed."
-        )
-    by_target: dict[int | None, list[str]] = {}
-    for flip in _shown(report.flips, wide=wide):
-        by_target.setdefault(flip.to, []).append(flip.text)
-    for to, texts in by_target.items():
-        yield f"Moves to {nodes[to] if to is not None else 'another node'} with: {' · '.join(texts)}"
-    without = next((flip.text + "." for flip in report.flips if flip.kind == "withoutNode"), "")
-    if report.runner_up is not None and not any(flip.kind == "weight" for flip in report.flips):
-        yield f"Weights: no weight in 1-100 changes the choice.  {without}".rstrip()
-    elif without:
-        yield without
-
-
-def _are(number: int, one: str, many: str) -> str:
-    return one if number == 1 else many
-
-
-def _shown(flips: Sequence[Flip], *, wide: bool) -> Iterator[Flip]:
-    """Yield the first few flips of each kind; all of them if ``wide``."""
-    counts: dict[str, int] = {}
-    for flip in flips:
-        counts[flip.kind] = counts.get(flip.kind, 0) + 1
-        if flip.kind != "withoutNode" and (wide or counts[flip.kind] <= (1 if flip.kind == "usage" else _FLIPS)):
-            yield flip
 
 
 # -- explanation text --------------------------------------------------------------------------------------------------
@@ -436,90 +246,6 @@ class Explanation(ExplanationValues, frozen=True, kw_only=True):
 
     def _first_block(self) -> str:
         return "\n".join([super()._first_block(), *(paragraph(one_line(text), indent="  ") for text in self.standing.causes)])
-
-
-# -- autoscaler answer -------------------------------------------------------------------------------------------------
-# What an autoscaler does about one pod or one node: the node that it adds, or the sentence and the pods that keep it.
-
-#: How many types the text names.
-_TYPES = 5
-
-AutoscalerDecision = Literal["add", "existing", "none", "delete", "replace", "keep"]
-_WORDS: Mapping[AutoscalerDecision, str] = {
-    "add": "adds a node for", "existing": "adds no node: a node has room for", "none": "adds no node for",
-    "delete": "removes", "replace": "replaces", "keep": "keeps",
-}  # fmt: skip
-
-
-class AutoscalerAnswer(Answer, frozen=True, kw_only=True):
-    """The answer about ``thing``, such as ``pod shop/web-0`` or ``node/node-1``.
-
-    ``why``     the autoscaler's sentences: one for each pool that cannot take a pod, or the event that keeps a node
-    ``pods``    that hold a node, each with the reason; ``types``: of the new node, the cheapest first
-    ``price``   of an hour: of the new node, or what is saved; ``settings``: the autoscaler's, and where they come from
-    """
-
-    KIND: ClassVar[str] = "AutoscalerAnswer"
-
-    thing: str
-    decision: AutoscalerDecision
-    why: tuple[str, ...] = ()
-    node: str = ""
-    pool: str = ""
-    pods: Mapping[str, str] = {}
-    types: tuple[str, ...] = ()
-    price: float | None = None
-    currency: str = ""
-    missing: Sequence[str] = ()
-    settings: str = ""
-
-    @staticmethod
-    def head(decision: AutoscalerDecision, thing: str, autoscaler: str = "Karpenter") -> str:
-        """Return the first line."""
-        return f"{autoscaler} {_WORDS[decision]} {thing}."
-
-    @property
-    def holds(self) -> bool:
-        """Whether the pod gets a node, or the node can go."""
-        return self.decision not in {"none", "keep"}
-
-    def _answer(self) -> dict[str, Any]:
-        given = {
-            "node": self.node, "nodePool": self.pool, "why": list(self.why), "pods": dict(self.pods), "types": list(self.types),
-            "price": self.price, "currency": self.currency, "missing": list(self.missing), "settings": self.settings,
-        }  # fmt: skip
-        known = {key: held for key, held in given.items() if held not in ("", [], {}, None)}
-        return {"thing": self.thing, "decision": self.decision} | known
-
-    def _node_names(self) -> Collection[str]:
-        return [self.node] if self.node else []
-
-    def _text(self, *, wide: bool) -> str:
-        return "\n".join([paragraph(one_line(self.summary)), *self._lines(wide)]) + "\n"
-
-    def _lines(self, wide: bool) -> Iterator[str]:
-        if self.types:
-            shown = self.types if wide else self.types[:_TYPES]
-            more = f" and {len(self.types) - len(shown)} more" if len(shown) < len(self.types) else ""
-            pool = f"of NodePool {self.pool}, " if self.pool else ""
-            yield item(f"→ {pool}the cheapest first: {', '.join(shown)}{more}")
-        elif self.pool and self.decision == "add":
-            yield f"  → of pool {one_line(self.pool)}"
-        if self.node and self.decision == "existing":
-            yield f"  → {one_line(self.node)}"
-        if self.price is not None:
-            word = "an hour costs" if self.decision == "add" else "an hour saves"
-            yield f"  {word} {self.price:.4g} {self.currency or '(currency not given)'}"
-        for why in self.why:
-            mark = "→" if self.holds else "✗"
-            yield item(f"{mark} {why}")
-        if self.pods:
-            rows = [[one_line(name), one_line(told)] for name, told in self.pods.items()]
-            yield columns(["HELD BY", "WHY"], rows).rstrip("\n")
-        if self.settings:
-            yield item(f"with {self.settings}")
-        for name in self.missing:
-            yield item(f"not in the input: {name}")
 
 
 # -- comparison of autoscalers -----------------------------------------------------------------------------------------

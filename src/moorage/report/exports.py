@@ -16,7 +16,6 @@ from moorage.basis.printable import escape_json, one_line
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.run_document import moments
 
-# -- trace events ------------------------------------------------------------------------------------------------------
 # A run as Chrome trace events, which Perfetto and chrome://tracing show: pods on their nodes over simulated time.
 #
 # Each node is a process. Slices of one lane must not overlap, so each process has as many lanes as it needs, and a pod takes

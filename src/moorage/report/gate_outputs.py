@@ -13,9 +13,9 @@ from xml.sax.saxutils import escape, quoteattr
 from msgspec import Struct
 
 from moorage.basis.printable import escape_json, one_line, some_lines
-from moorage.report.gates import GateResult, UnplacedPod
+from moorage.report.gates import GateResult
+from moorage.report.run_values import UnplacedPod
 
-# -- gate report -------------------------------------------------------------------------------------------------------
 # The results of a comparison or a simulation for a pipeline: gates, and pending pods with their manifests.
 
 

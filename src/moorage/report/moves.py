@@ -10,9 +10,8 @@ from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer
-from moorage.report.style import columns, human, item, paragraph, some_pods
-
-# -- deschedule report -------------------------------------------------------------------------------------------------
+from moorage.report.short_names import some_pods
+from moorage.report.style import columns, human, item, paragraph
 
 #: How many lines of a kind the text shows without -o wide.
 _SHOWN = 8

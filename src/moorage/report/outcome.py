@@ -16,8 +16,8 @@ from msgspec.structs import force_setattr
 
 from moorage.basis.printable import one_line
 from moorage.report.claims_and_groups import DeviceOutcome, PodGroupOutcome, VolumeOutcome
-from moorage.report.gates import RunMeasures
 from moorage.report.queue_report import QueueReport
+from moorage.report.run_values import RunMeasures
 
 
 class PodOutcome(Struct, frozen=True, gc=False):

@@ -13,9 +13,9 @@ from msgspec import Struct
 from moorage.basis.printable import counted, csv_cell, one_line
 from moorage.report.answer import Answer, ending
 from moorage.report.queue_report import QueueReport
-from moorage.report.style import columns, human, item, paragraph, some_pods, without_own
+from moorage.report.short_names import some_pods, without_own
+from moorage.report.style import columns, human, item, paragraph
 
-# -- overview values ---------------------------------------------------------------------------------------------------
 # ``to_dict`` gives the document (``kind: Overview``, ``docs/reference/report.md``).
 
 

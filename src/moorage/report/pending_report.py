@@ -12,7 +12,8 @@ from msgspec import Struct
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, ending
 from moorage.report.explanation_values import AtomReport
-from moorage.report.style import item, paragraph, together
+from moorage.report.short_names import together
+from moorage.report.style import item, paragraph
 
 #: How many names and changes a line has.
 _SHOWN: Final = 4

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, ending, plain
-from moorage.report.style import WIDTH, amounts_text, cells, cut, item, paragraph, some_pods
-
-# -- plan values -------------------------------------------------------------------------------------------------------
+from moorage.report.short_names import some_pods
+from moorage.report.style import WIDTH, amounts_text, cells, cut, item, paragraph
 
 
 class WhyNot(Struct, frozen=True, rename="camel"):

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer, plain
-from moorage.report.gates import GateResult, UnplacedPod
+from moorage.report.gates import GateResult
+from moorage.report.run_values import UnplacedPod
 from moorage.report.style import item, paragraph
 
 _SIGNS = {True: "✓", False: "✗", None: "?"}

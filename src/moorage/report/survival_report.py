@@ -10,9 +10,8 @@ from msgspec import Struct
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, ending
 from moorage.report.plan import MovedPod
-from moorage.report.style import cells, cut, human, item, paragraph, some_pods
-
-# -- outage values -----------------------------------------------------------------------------------------------------
+from moorage.report.short_names import some_pods
+from moorage.report.style import cells, cut, human, item, paragraph
 
 
 class NodeLoss(Struct, frozen=True, rename="camel"):

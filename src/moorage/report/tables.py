@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from moorage.api.releases import CURRENT, RELEASES
 from moorage.basis.printable import one_line, some
 from moorage.report.claims_and_groups import claim_tables, group_table
-from moorage.report.obstacles import EVERY, Narrowing, obstacle_lines
+from moorage.report.narrowing import EVERY, Narrowing
+from moorage.report.obstacles import obstacle_lines
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.run_document import refused_lines
-from moorage.report.style import PLAIN, Style, columns, fitted, human, item, lines_of, paragraph, shared_end, some_pods
+from moorage.report.short_names import shared_end, some_pods
+from moorage.report.style import PLAIN, Style, columns, fitted, human, item, lines_of, paragraph
 
 #: Up to this many pods without a controller are listed one by one; more are summed up. So are changed and deleted pods.
 FEW_PODS = 20

@@ -14,7 +14,8 @@ from msgspec import Struct
 from moorage.basis.printable import counted, one_line, some
 from moorage.report.answer import Answer, plain
 from moorage.report.queue_report import amount_text, time_text
-from moorage.report.style import cells, columns, item, paragraph, together
+from moorage.report.short_names import together
+from moorage.report.style import cells, columns, item, paragraph
 
 _STATES: Final = {
     "started": "runs", "nodes": "has quota and waits for nodes", "checks": "has quota and waits for admission checks",

@@ -23,7 +23,7 @@ from moorage.api.documents.http_messages import User
 from moorage.api.documents.served_kinds import ServedKind
 from moorage.api.documents.statuses import ApiError
 from moorage.api.kinds import Kind
-from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import counted, one_line, some
 from moorage.errors import InputError
 from moorage.rules.admission.strategy import set_defaults_and_decode

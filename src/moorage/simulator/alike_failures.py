@@ -20,7 +20,8 @@ from moorage.core.engine.scheduler import Scheduler
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.core.queue.scheduling_queue import Woken
 from moorage.core.queue.unschedulable_pods import ShapeGroup
-from moorage.simulator.pod_records import LastAttempt, Messages, PodRecord, State
+from moorage.simulator.decision_messages import Messages
+from moorage.simulator.pod_records import LastAttempt, PodRecord, State
 
 
 class FailingAlike:

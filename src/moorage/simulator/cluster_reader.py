@@ -29,10 +29,10 @@ from moorage.api.reading.json_tree import UNREADABLE
 from moorage.api.releases.release import Release
 from moorage.api.validation import validate
 from moorage.api.validation.pods import PodValidator
-from moorage.basis.inputs.cleaned_objects import KINDS, UNKNOWN_KIND, find_kind, json_decoder, why_unused
 from moorage.basis.inputs.components import Component, component_of, components_of, files_of
 from moorage.basis.inputs.files import InputFile, open_sources
 from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, plain_object
+from moorage.basis.inputs.simulated_kinds import KINDS, UNKNOWN_KIND, find_kind, json_decoder, why_unused
 from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.simulator import cluster_input
@@ -40,7 +40,6 @@ from moorage.simulator.job_kinds import PLACES
 from moorage.simulator.older_versions import advice, in_read_version
 from moorage.simulator.unknown_fields import FieldCheck, Validation
 
-# -- copy reader -------------------------------------------------------------------------------------------------------
 # Reads pods that are copies of valid ones: they share all of the spec, labels and owners, and need not be checked again.
 #
 # Most pods of a dump are copies. A copy has its own name, node, annotations and status, which are read and checked; its spec

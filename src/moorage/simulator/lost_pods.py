@@ -15,10 +15,11 @@ from dataclasses import replace as with_fields
 
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.basis.printable import counted, some
-from moorage.plugins.devices.binding import without_stale_consumers
+from moorage.plugins.devices.claim_cleanup import without_stale_consumers
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, deployment_name, is_active, is_made_for, replacement
+from moorage.simulator.owners import controller_of, deployment_name, is_active, is_made_for
+from moorage.simulator.replacements import REPLACING_ELSEWHERE, replacement
 from moorage.simulator.simulation import PodRecord, State
 
 #: Kind, namespace and name of the workload that people name.

@@ -28,8 +28,6 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_volumes import claims_used
 from moorage.state.table import NodeTable
 
-# -- claim outcomes ----------------------------------------------------------------------------------------------------
-
 
 def volumes_bound(simulation: SimulatedCluster) -> Iterator[VolumeOutcome]:
     """Yield the claims whose volumes were bound during the run, by namespace and name."""

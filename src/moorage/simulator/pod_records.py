@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -15,15 +15,14 @@ from msgspec.structs import force_setattr
 
 from moorage.api.core import ENDED_PHASES, Node, Pod, PodSpec
 from moorage.core.cycle.decision import Decision
-from moorage.core.engine.facts import Done, Gone, News, Work
+from moorage.core.engine.facts import Gone, News, Work
 from moorage.core.engine.placer import Found
 from moorage.core.engine.pod_run import PodRun
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import CopyError
+from moorage.simulator.pod_collector import PodCollector
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_names import PodNames
-
-# -- pod record --------------------------------------------------------------------------------------------------------
 
 
 class State:
@@ -432,40 +431,6 @@ def in_turn(*callbacks: Callable[[_T], None] | None) -> Callable[[_T], None] | N
     return pass_on
 
 
-# -- messages ----------------------------------------------------------------------------------------------------------
-# Messages of decisions: those of copies of a pod, which fail alike, are made once.
-
-
-class Messages:
-    """Returns the message of a decision, and remembers the last one that was made from verdicts."""
-
-    def __init__(self) -> None:
-        self._last: Decision | None = None
-        self._text = ""
-
-    def of(self, decision: Decision) -> str:
-        """Return ``decision.message``."""
-        if decision.verdicts is None or decision.node is not None:
-            return decision.message
-        if self._last is None or not _fails_like(decision, self._last):
-            text = decision.message
-            self._last, self._text = decision, self._text if text == self._text else text
-        return self._text
-
-
-def _fails_like(one: Decision, other: Decision) -> bool:
-    """Return whether everything that the message of a decision is made from is the same."""
-    return (
-        one.verdicts is other.verdicts
-        and one.post_filter is other.post_filter
-        and one.error is other.error
-        and one.group is other.group
-        and one.refused_after is other.refused_after
-        and one.among == other.among
-        and one.release is other.release
-    )
-
-
 # -- simulated time ----------------------------------------------------------------------------------------------------
 
 
@@ -478,73 +443,3 @@ def timestamp(seconds: float) -> str:
     """Return simulated time in the API's format: seconds since the run began, counted from the start of Unix time."""
     moment = _START + timedelta(seconds=min(int(seconds), _LAST_S))
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
-
-
-# -- pod collector -----------------------------------------------------------------------------------------------------
-# Pod garbage collection in a simulated cluster: pods are deleted some time after their node.
-#
-# Source  kubernetes, pkg/controller/podgc/gc_controller.go, gcOrphaned
-
-#: How long a node has to be missing before its pods are deleted, in seconds.
-QUARANTINE_S: Final = 40.0
-
-
-class PodCollector:
-    """Call ``note`` with every fact and ``act`` before each step of the scheduler. ``lose`` is called for each pod.
-
-    ``pods``: all pods, by UID; ``came`` returns the number of a pod in order of arrival; ``left_by`` returns the UIDs of the
-    pods on a missing node. Nodes that never existed are ignored.
-    """
-
-    def __init__(
-        self,
-        pods: Mapping[str, Pod],
-        came: Callable[[str], int],
-        left_by: Callable[[str], Collection[str]],
-        lose: Callable[[Pod], None],
-    ) -> None:
-        self._pods = pods
-        self._came = came
-        self._left_by = left_by
-        self._lose = lose
-        #: The nodes that are missing. Facts of pods need no ``note`` while there are none.
-        self.gone: set[str] = set()
-        self._due: dict[str, float] = {}
-
-    def note(self, fact: News, now: float) -> None:
-        """Record a fact."""
-        if isinstance(fact, Done):
-            return
-        obj = fact.obj
-        if isinstance(obj, Node):
-            if isinstance(fact, Gone):
-                self.gone.add(obj.name)
-                if self._left_by(obj.name):
-                    self._due[obj.name] = now + QUARANTINE_S
-            else:
-                self.gone.discard(obj.name)
-                self._due.pop(obj.name, None)
-        elif self.gone and isinstance(obj, Pod) and obj.spec.node_name in self.gone and not isinstance(fact, Gone):
-            self._due.setdefault(obj.spec.node_name, now + QUARANTINE_S)
-
-    def due(self) -> float | None:
-        """Return the time of the next deletion; None if there is none."""
-        return min(self._due.values()) if self._due else None
-
-    def save(self) -> Callable[[], None]:
-        """Return a function that restores the present list of missing nodes."""
-        gone, due = self.gone.copy(), self._due.copy()
-
-        def restore() -> None:
-            self.gone, self._due = gone, due
-
-        return restore
-
-    def act(self, now: float) -> None:
-        """Delete the pods of nodes that have been missing long enough."""
-        for name in [name for name, due in self._due.items() if due <= now]:
-            del self._due[name]
-            lost = [self._pods[uid] for uid in self._left_by(name) if uid in self._pods]
-            for pod in sorted(lost, key=lambda pod: self._came(pod.metadata.uid)):
-                if pod.status.phase not in ENDED_PHASES:
-                    self._lose(pod)

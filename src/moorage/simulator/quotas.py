@@ -22,7 +22,7 @@ from moorage.api.documents.statuses import forbidden
 from moorage.api.kinds import KIND_OF_TYPE
 from moorage.api.quantity import Exact, exact
 from moorage.api.requirements import quoted
-from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.report.outcome import QuotaAmount, QuotaLimit
 from moorage.rules.admission import quota_usage
 from moorage.rules.admission.quota_admission import QuotaRefusal, charged_or_refused

@@ -16,9 +16,9 @@ from moorage.api.pod_groups import PodGroup
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.basis.printable import counted, some
 from moorage.core.building.builder import build_scheduler
-from moorage.core.config.configuration import extenders_of
+from moorage.core.config.configured_extenders import extenders_of
 from moorage.core.config.profiles import ResolvedProfile
-from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.scheduler_document_loader import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts, EngineSettings
@@ -29,7 +29,7 @@ from moorage.framework.effects import Question
 from moorage.framework.mistakes import mistakes_in
 from moorage.framework.profile import Timer
 from moorage.plugins import builtin_registry
-from moorage.report.obstacles import ScoreLog, scoring_of
+from moorage.report.node_scores import ScoreLog, scoring_of
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.outcome_collector import closed_gate_notes, collect
 from moorage.simulator.pod_records import SimulatedAttempt, in_turn

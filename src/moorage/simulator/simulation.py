@@ -43,14 +43,14 @@ from moorage.framework.effects import (
 )  # fmt: skip
 from moorage.framework.plugin_runner import failure_text
 from moorage.simulator.alike_failures import FailingAlike
-from moorage.simulator.claim_controller import NOTED, ClaimController, DeviceDrivers, StorageController
-from moorage.simulator.owners import REPLACING, REPLACING_ELSEWHERE, replacement
+from moorage.simulator.claim_controller import ClaimController
+from moorage.simulator.decision_messages import Messages
+from moorage.simulator.device_driver import DeviceDrivers
+from moorage.simulator.pod_collector import PodCollector
 from moorage.simulator.pod_records import (
     Event,
     LastAttempt,
-    Messages,
     PodBooks,
-    PodCollector,
     PodRecord,
     SimulatedAttempt,
     State,
@@ -59,6 +59,8 @@ from moorage.simulator.pod_records import (
     timestamp,
     wants_a_node,
 )
+from moorage.simulator.replacements import REPLACING, REPLACING_ELSEWHERE, replacement
+from moorage.simulator.storage_controller import NOTED, StorageController
 from moorage.simulator.zero_time_loops import ZeroTimeLoops
 from moorage.state.pod_info import PodInfo
 

@@ -39,7 +39,6 @@ from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.columns import ranges
 from moorage.state.pod_info import PodInfo
 
-# -- trace arrivals ----------------------------------------------------------------------------------------------------
 # The arrivals of a trace as columns: many pods share few templates and differ in name.
 #
 # A pod is created when it is read, so that a million arrivals take some 80 MB.

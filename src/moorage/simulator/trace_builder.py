@@ -15,7 +15,6 @@ import numpy.typing as npt
 from moorage.api.core import Node
 from moorage.simulator.trace import ArrivalColumns, PodTemplate, Trace, job_names
 
-# -- trace texts -------------------------------------------------------------------------------------------------------
 # Texts of a trace's rows, packed: a million names take some 20 MB, where as many strings take 80 MB.
 
 

@@ -19,10 +19,12 @@ from itertools import islice
 from typing import Any, Final
 
 from moorage.api.kinds import Kind
+from moorage.api.schema.custom_shapes import schema
 from moorage.api.schema.protobuf import message_of, messages
-from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, schema
+from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
 from moorage.basis.inputs.files import InputFile
-from moorage.basis.inputs.objects import FoundObject, line_of, plain_object
+from moorage.basis.inputs.objects import FoundObject, plain_object
+from moorage.basis.inputs.positions import line_of
 from moorage.basis.printable import counted, some
 from moorage.simulator.field_types import MapKey, wrong_values
 

@@ -49,7 +49,6 @@ from moorage.simulator.job_kinds import is_over, is_suspended, kind_of, new_pods
 from moorage.simulator.owners import Claimed, compiled, controller_of, deployment_name, is_active, owner_reference
 from moorage.simulator.pod_factory import PodFactory, names_of
 
-# -- stateful sets -----------------------------------------------------------------------------------------------------
 # Stateful sets: numbered pods, each with its own claims that outlive it.
 #
 # Source  kubernetes, pkg/controller/statefulset/stateful_set_utils.go

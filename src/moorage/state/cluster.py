@@ -18,17 +18,16 @@ import numpy as np
 from moorage.api.core import Namespace, Node, Object, Service
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
-from moorage.state.change_log import Journal
-from moorage.state.labels import SelectorIndex, narrowest
+from moorage.state.journal import Journal
 from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_info import PodInfo
+from moorage.state.selector_index import SelectorIndex, narrowest
 from moorage.state.table import NodeTable, terms_held_by
 from moorage.state.view import Snapshot
 
 __all__ = ["ClusterState", "Snapshot"]
 
 
-# -- pod copies --------------------------------------------------------------------------------------------------------
 # Place copies of one pod: what depends on the pod's shape alone is looked up once, instead of for each copy.
 
 

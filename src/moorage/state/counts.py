@@ -21,8 +21,9 @@ import numpy.typing as npt
 from moorage.api.selectors import Selector
 from moorage.state.change_log import RowLog
 from moorage.state.columns import BoolArray, Column, IntArray, RowSpace
-from moorage.state.labels import IdCounts, LabelColumn, LabelColumns, Place, SelectorIndex, narrowest, places, places_of_pod
+from moorage.state.labels import IdCounts, LabelColumn, LabelColumns
 from moorage.state.pod_info import AffinityTerm, PodInfo
+from moorage.state.selector_index import Place, SelectorIndex, narrowest, places, places_of_pod
 
 Counts = npt.NDArray[np.int32]
 #: Namespace, sorted labels, being deleted: see ``PodInfo.label_class``.

@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from moorage.state.change_log import ChangeLog, RowLog
 from moorage.state.columns import BoolArray, Column, RowSpace
-from moorage.state.node_orders import Ring
+from moorage.state.ring import Ring
 
-# -- rooms -------------------------------------------------------------------------------------------------------------
 # Rooms: all that plugins which read only sums can read of a row, as one number.
 #
 # A node's room is its allocatable resources and the sums of its pods' requests. Rows with equal numbers have equal rooms, so

@@ -16,16 +16,10 @@ from msgspec.structs import astuple, force_setattr, replace
 from moorage.api.core import ClaimSource, ObjectMeta, Pod, PodResourceClaim, PodSpec, PodStatus, Volume
 from moorage.api.packing import pack
 from moorage.api.pod_requests import PodRequests, RequestOptions, pod_requests, resize_is_infeasible
-from moorage.state.affinity_terms import (
-    AffinityTerm,
-    AffinityTerms,
-    SpreadConstraint,
-    WeightedTerm,
-    compile_affinity,
-    compile_spread_constraint,
-)
-from moorage.state.columns import lazy
+from moorage.state.affinity_terms import AffinityTerm, AffinityTerms, WeightedTerm, compile_affinity
+from moorage.state.lazy import lazy
 from moorage.state.pod_volumes import PodVolumes, pod_volumes
+from moorage.state.spread_constraints import SpreadConstraint, compile_spread_constraint
 
 __all__ = ["AffinityTerm", "HostPort", "PodInfo", "WeightedTerm", "infos_of", "parts_of"]
 

@@ -20,9 +20,11 @@ from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace, add_at
 from moorage.state.counts import HeldTerm, HeldTerms, LabelClassKey, NotCounted, PodCounts
 from moorage.state.distinct_rooms import DistinctRooms, Rooms
-from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns, NodeImages
-from moorage.state.node_orders import NodeTree, Ring, is_heartbeat, zone_of
+from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns
+from moorage.state.node_images import NodeImages
+from moorage.state.node_orders import NodeTree, is_heartbeat, zone_of
 from moorage.state.pod_info import HostPort, PodInfo
+from moorage.state.ring import Ring
 from moorage.state.usage import DivisorColumns, Divisors, Usage
 from moorage.state.volume_use import VolumeUse
 

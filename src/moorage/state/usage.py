@@ -16,8 +16,6 @@ import numpy.typing as npt
 from moorage.state.change_log import ChangeLog
 from moorage.state.columns import Column, IntArray, RowSpace, has_any
 
-# -- divisors ----------------------------------------------------------------------------------------------------------
-
 #: For amounts of so many bits (less than 64 TiB), 200 times the amount is exact in float64, and a quotient of a hundred times
 #: such amounts that is less than a whole number up to 100 never rounds up to it.
 BITS: Final = 46

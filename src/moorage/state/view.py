@@ -16,18 +16,20 @@ from moorage.api.core import Namespace, Node, Object, Service, Taint
 from moorage.api.custom_objects import CustomObject, custom_type
 from moorage.api.selectors import Selector
 from moorage.errors import StateError
-from moorage.state.change_log import Journal
 from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.counts import Counts, PodMatcher
-from moorage.state.labels import Ids, ImageHolders, InternedColumn, LabelColumn
-from moorage.state.pod_groups import GroupPods, PodGroups, Unheard
+from moorage.state.journal import Journal
+from moorage.state.labels import Ids, InternedColumn, LabelColumn
+from moorage.state.node_images import ImageHolders
+from moorage.state.pod_groups import GroupPods, PodGroups
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
+from moorage.state.unheard_pods import Unheard
 from moorage.state.usage import SomeUsage, Usage
 
 __all__ = [
-    "BoolArray", "FewRows", "IntArray", "KeptColumn", "NodeInfo", "NodeView", "PodInfo", "RowPriorities", "Snapshot",
-    "domain_ids", "domain_sums", "domains_with", "rows_with_labels",
+    "BoolArray", "FewRows", "IntArray", "KeptColumn", "NodeInfo", "NodeView", "PodInfo", "Snapshot", "domain_ids",
+    "domain_sums", "domains_with", "rows_with_labels",
 ]  # fmt: skip
 
 
@@ -541,42 +543,3 @@ def rows_with_labels(nodes: NodeView, keys: Iterable[str]) -> BoolArray | None:
             there = np.not_equal(domain_ids(nodes, key), 0)
             mask = there if mask is None else mask & there
     return mask
-
-
-# -- row priorities ----------------------------------------------------------------------------------------------------
-# The priorities of the pods of each row of a node table, kept until the row changes.
-
-
-class RowPriorities:
-    """A cache that follows the change log of one table."""
-
-    def __init__(self) -> None:
-        self._table: NodeTable | None = None
-        self._position = self._layout = 0
-        self._kept: dict[int, frozenset[int]] = {}
-
-    def on(self, table: NodeTable, rows: Iterable[int]) -> set[int]:
-        """Return the priorities of the pods on these rows."""
-        self._follow(table)
-        kept, pods, changing = self._kept, table.pods, table.rows_in_what_ifs
-        found = set()
-        for row in rows:
-            held = None if row in changing else kept.get(row)
-            if held is None:
-                held = frozenset([pod.priority for pod in pods[row].values()])
-                if row not in changing:
-                    kept[row] = held
-            found.add(held)
-        return set().union(*found)
-
-    def _follow(self, table: NodeTable) -> None:
-        """Drop the rows that changed since the last call."""
-        changes = table.changes
-        same = table is self._table and changes.layout == self._layout
-        changed = changes.since(self._position) if same else None
-        if changed is None:
-            self._kept.clear()
-        else:
-            for row in changed:
-                self._kept.pop(row, None)
-        self._table, self._position, self._layout = table, changes.position, changes.layout

@@ -6,7 +6,8 @@ import pytest
 
 from moorage.api.feature_gates import GATES, TODAY, FeatureGates
 from moorage.api.releases import LEGACY
-from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, gates_of
+from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate
+from moorage.api.releases.release_gates import gates_of
 from moorage.errors import ConfigError
 
 GATE = "CloudControllerManagerWebhook"

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from moorage.basis.client.listwatch import GatheringSelector, gathering_loop, waiting_bytes
+from moorage.basis.client.gathering_selector import GatheringSelector, gathering_loop, waiting_bytes
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from moorage.api.core import Namespace, Node, Pod
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim
 from moorage.basis.client.listwatch import ObjectDecoder
-from moorage.basis.client.watched_resources import WRITTEN, RawObjects, resource_of
+from moorage.basis.client.raw_objects import WRITTEN, RawObjects
+from moorage.basis.client.watched_resources import resource_of
 
 
 def a_document(name, uid="", on="", **spec):

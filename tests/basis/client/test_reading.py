@@ -8,7 +8,8 @@ import pytest
 
 from moorage.api.core import Pod
 from moorage.basis.client.listwatch import ObjectDecoder
-from moorage.basis.client.watched_resources import RawObjects, resource_of
+from moorage.basis.client.raw_objects import RawObjects
+from moorage.basis.client.watched_resources import resource_of
 from moorage.errors import ClusterError
 
 POD = {

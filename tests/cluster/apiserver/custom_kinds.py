@@ -3,7 +3,8 @@
 import copy
 import json
 
-from moorage.api.documents.http_messages import HTTPRequest, find_target
+from moorage.api.documents.http_messages import HTTPRequest
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.rbac import Authorizer

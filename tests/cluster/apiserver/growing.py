@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from moorage.api.documents.http_messages import HTTPRequest, Target, User
+from moorage.api.documents.http_messages import HTTPRequest, User
 from moorage.api.documents.records import Record
+from moorage.api.documents.request_targets import Target
 from moorage.api.documents.served_kinds import KINDS, Document, ServedKind
 from moorage.api.documents.statuses import ApiError
-from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, kind_schema
+from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
 from moorage.cluster.apiserver.http import write_requests
 from moorage.rules.admission.strategy import set_defaults_and_decode
 from moorage.rules.store.store import Store

@@ -16,7 +16,8 @@ import pytest
 from moorage.basis.serving import connections
 from moorage.basis.serving import connections as accepting
 from moorage.basis.serving.certificate_authority import make_authority
-from moorage.basis.serving.connections import MAX_RESERVE, MIN_RESERVE, TLS_BUFFER, Tally, connections_for
+from moorage.basis.serving.connections import MAX_RESERVE, MIN_RESERVE, TLS_BUFFER, connections_for
+from moorage.basis.serving.tally import Tally
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.serve import open_store, serving

@@ -6,7 +6,8 @@ import string
 
 import pytest
 
-from moorage.api.documents.http_messages import User, find_target
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.served_kinds import served
 from moorage.api.documents.statuses import ApiError
 from moorage.basis.serving.certificate_authority import make_authority

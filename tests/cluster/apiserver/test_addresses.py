@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from moorage.basis.serving.certificate_authority import Address, address_of, is_loopback
+from moorage.basis.serving.listen_addresses import Address, address_of, is_loopback
 from moorage.errors import ConfigError
 
 GIVEN = {  # flags, where it listens, by which names it is known, how its host may be named, where it is dial_address

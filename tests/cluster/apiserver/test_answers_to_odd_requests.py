@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from moorage.api.documents.http_messages import HTTPRequest, find_target
+from moorage.api.documents.http_messages import HTTPRequest
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.statuses import ApiError
 from moorage.api.durations import DurationError, parse_duration
 from moorage.cluster.apiserver.access.authentication import Authenticator

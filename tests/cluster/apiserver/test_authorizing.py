@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from moorage.api.documents.http_messages import Target, User
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.request_targets import Target
 from moorage.api.documents.served_kinds import served
 from moorage.api.documents.statuses import ApiError
 from moorage.api.rbac import PolicyRule

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from moorage.api.documents.http_messages import HTTPRequest, User, find_target
+from moorage.api.documents.http_messages import HTTPRequest, User
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.served_kinds import served
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer

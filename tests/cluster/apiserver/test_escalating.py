@@ -9,7 +9,8 @@ import time
 import aiohttp
 import pytest
 
-from moorage.api.documents.http_messages import Target, User
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.request_targets import Target
 from moorage.api.documents.served_kinds import served
 from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator

@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.api.documents.http_messages import HTTPRequest, Target, User
+from moorage.api.documents.http_messages import HTTPRequest, User
+from moorage.api.documents.request_targets import Target
 from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.http import write_requests
 from moorage.rules.store.store import Store

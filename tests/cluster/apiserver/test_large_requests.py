@@ -10,10 +10,11 @@ import time
 import msgspec
 import pytest
 
-from moorage.api.documents.http_messages import HTTPRequest, find_target
+from moorage.api.documents.http_messages import HTTPRequest
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.served_kinds import ALL_KINDS, served
 from moorage.api.documents.statuses import ApiError
-from moorage.api.schema.schemas import MAX_VALUES
+from moorage.api.schema.value_limits import MAX_VALUES
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.limits import ServerLimits, carry_out, is_heavy

@@ -15,7 +15,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from moorage.api.documents.http_messages import HTTPRequest, User, find_target
+from moorage.api.documents.http_messages import HTTPRequest, User
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster

@@ -15,7 +15,8 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from moorage.api.documents.http_messages import User, find_target
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.statuses import ApiError
 from moorage.api.feature_gates import FeatureGates
 from moorage.cluster.apiserver.access.authentication import Authenticator

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.api.documents.http_messages import HTTPRequest, Target, User
+from moorage.api.documents.http_messages import HTTPRequest, User
+from moorage.api.documents.request_targets import Target
 from moorage.api.documents.served_kinds import KINDS
 from moorage.api.documents.statuses import ApiError
 from moorage.api.feature_gates import FeatureGates

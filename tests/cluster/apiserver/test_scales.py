@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from moorage.api.documents.http_messages import HTTPRequest, Target, User
+from moorage.api.documents.http_messages import HTTPRequest, User
+from moorage.api.documents.request_targets import Target
 from moorage.api.documents.served_kinds import served
 from moorage.api.documents.statuses import ApiError
 from moorage.api.fields.managed_fields import FieldManager

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from moorage.api.documents.http_messages import HTTPRequest, User, find_target
+from moorage.api.documents.http_messages import HTTPRequest, User
+from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.served_kinds import served
 from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.http.lists import event_parts

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.rules.volumes.volumes import AttributesClassProtection
+from moorage.rules.volumes.attributes_classes import AttributesClassProtection
 
 CLASS = {
     "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": "fast"},

@@ -3,7 +3,7 @@
 import pytest
 
 from moorage.api.documents.object_fields import CONTROLLERS, REPLICA_SETS, stamp
-from moorage.rules.workloads.replica_set import ReplicaSets, deletion_order
+from moorage.rules.workloads.deletion_order import ReplicaSets, deletion_order
 
 WEB = """
 apiVersion: apps/v1

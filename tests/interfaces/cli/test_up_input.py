@@ -11,7 +11,7 @@ from moorage.api.documents.object_fields import REPLICA_SETS
 from moorage.api.documents.served_kinds import find_kind
 from moorage.api.documents.statuses import ApiError
 from moorage.api.releases import find_release
-from moorage.basis.serving.certificate_authority import Address
+from moorage.basis.serving.listen_addresses import Address
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.controllers.manager import ControllerManager
 from moorage.cluster.controllers.upkeep.status_controllers import ResourceQuotas

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from moorage.api.decode import decode
 from moorage.api.devices import AllocationResult, ClaimConsumer, DeviceClass, ResourceClaim
 from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
+from moorage.basis.client.raw_objects import WRITTEN, RawObjects
 from moorage.basis.client.rest import Rest
-from moorage.basis.client.watched_resources import WRITTEN, RawObjects
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.errors import ClusterError

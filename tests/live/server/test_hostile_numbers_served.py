@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.basis.inputs.simulated_kinds import KINDS
 from tests.hostile_numbers import document, every
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"

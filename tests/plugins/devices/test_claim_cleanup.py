@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.devices import ClaimConsumer
-from moorage.plugins.devices.binding import FINALIZER, is_done, is_orphaned, without_stale_consumers
+from moorage.plugins.devices.binding import FINALIZER
+from moorage.plugins.devices.claim_cleanup import is_done, is_orphaned, without_stale_consumers
 from moorage.testing.builders import a_pod
 from tests.plugins.device_claims import a_claim, allocated
 

@@ -11,16 +11,9 @@ import pytest
 from moorage.laboratory.dynamics import PodArrivals, Regular, Simulation
 from moorage.plugins.gpu_sharing.devices import device_table
 from moorage.plugins.gpu_sharing.fgd import FGDScore, FGDScoreArgs, TypicalPodArgs
+from moorage.plugins.gpu_sharing.node_order import NodeOrderHigh, NodeOrderLow
 from moorage.plugins.gpu_sharing.open_gpu_share import OpenGpuShare
-from moorage.plugins.gpu_sharing.policies import (
-    BestFitScore,
-    DotProductScore,
-    GpuClusteringScore,
-    GpuPackingScore,
-    NodeOrderHigh,
-    NodeOrderLow,
-    RandomScore,
-)
+from moorage.plugins.gpu_sharing.policies import BestFitScore, DotProductScore, GpuClusteringScore, GpuPackingScore, RandomScore
 from moorage.simulator.simulate import Options, simulate
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from moorage.api.storage import PersistentVolume
-from moorage.plugins.volumes.assume_cache import Assumed, IndexedObjects
-from moorage.state.change_log import Journal
+from moorage.plugins.volumes.assume_cache import Assumed
+from moorage.plugins.volumes.indexed_objects import IndexedObjects
+from moorage.state.journal import Journal
 from moorage.testing.builders import a_cluster
 from moorage.testing.storage import a_volume, with_objects
 

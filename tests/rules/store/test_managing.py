@@ -20,7 +20,8 @@ from moorage.api.fields.fieldsets import (
     without,
 )  # fmt: skip
 from moorage.api.fields.managed_fields import LAST_APPLIED, FieldManager, apply, manager_of, track
-from moorage.api.schema.schemas import Struct, kind_schema
+from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.schemas import Struct
 
 NOW = "2026-01-01T00:00:00Z"
 DEPLOYMENTS = kind_schema(find_kind("deployments", "apps"))

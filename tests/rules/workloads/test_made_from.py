@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 
 from moorage.api.documents.object_fields import DAEMON_SETS, STATEFUL_SETS
-from moorage.rules.workloads.missing_pods import is_made_from, unknown_revision
+from moorage.rules.workloads.made_from import is_made_from, unknown_revision
 
 TEMPLATE = {
     "metadata": {"labels": {"app": "x"}, "annotations": {"a": "1"}},

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moorage.errors import InputError
 from moorage.simulator.trace import capacity_of, most_at_once, requests_of
-from moorage.simulator.traces.recorded_pods import TaskTable, machine
+from moorage.simulator.traces.task_tables import TaskTable, machine
 
 tasks = st.lists(
     st.tuples(

@@ -11,7 +11,6 @@ from typing import Final
 
 from moorage.errors import InputError
 
-# -- cel errors --------------------------------------------------------------------------------------------------------
 # The errors of an expression: at compilation, at evaluation, and at the cost limit.
 
 

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from moorage.api.cel.syntax import Expr, Literal
 from moorage.api.cel.types import Type
 
-# -- estimated sizes ---------------------------------------------------------------------------------------------------
 # Sizes that are known before an expression runs: of variables, by declaration, and of values derived from them.
 #
 # A size is a range: characters of a string, bytes, elements of a list, entries of a map. Numbers saturate at 64 bits, as in

@@ -17,7 +17,6 @@ from moorage.api.cel.macros import expand
 from moorage.api.cel.syntax import CallNode, Expr, Ident, ListExpr, Literal, MapEntry, MapExpr, Message, Select, children
 from moorage.api.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt
 
-# -- lexer -------------------------------------------------------------------------------------------------------------
 # The lexer: split CEL source into identifiers, numbers, strings and signs.
 #
 # Source  cel-go: parser/gen/CEL.g4, parser/unescape.go

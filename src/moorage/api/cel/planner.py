@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from moorage.api.cel import values as cel
+from moorage.api.cel.attributes import Qualifier, attribute
 from moorage.api.cel.bounds import MAX_PARSED, EvalError, SourceError, check_sizes
 from moorage.api.cel.declarations import Functions, Overload, accepts
 from moorage.api.cel.effort import (
@@ -25,7 +26,7 @@ from moorage.api.cel.effort import (
     weight,
     work_of_result,
 )
-from moorage.api.cel.frame import Failed, Frame, Lazy, Qualifier, Run, attribute
+from moorage.api.cel.frame import Failed, Frame, Lazy, Run
 from moorage.api.cel.functions.conversions import CONVERSIONS, TYPE_NAMES
 from moorage.api.cel.functions.operators import BINARY, negate, negate_bool
 from moorage.api.cel.functions.strings import REGEX_FUNCTIONS

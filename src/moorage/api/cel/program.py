@@ -24,7 +24,6 @@ from moorage.api.cel.syntax import CallNode, Expr, ListExpr, Literal, MapExpr, c
 from moorage.api.cel.types import DYN, Type, type_of
 from moorage.api.cel.values import Value, name_of
 
-# -- literal checks ----------------------------------------------------------------------------------------------------
 # Faults in literals that the type checker does not see: durations, times, patterns, and formats with their values.
 #
 # Source  cel-go: cel/validator.go; ext/formatting.go, stringFormatValidator

@@ -22,7 +22,6 @@ from moorage.api.cel.functions.semver import Semver
 from moorage.api.cel.functions.times import DURATION_NAME, TIMESTAMP_NAME, Duration, Instant, Timestamp
 from moorage.api.cel.types import Type, typed
 
-# -- network values ----------------------------------------------------------------------------------------------------
 # The values of Kubernetes' types for CEL: URLs, addresses, networks and named formats.
 
 

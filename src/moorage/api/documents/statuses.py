@@ -15,13 +15,11 @@ from typing import Any, Final, TypeVar
 
 from moorage.errors import Fault, MoorageError
 
-# -- go messages -------------------------------------------------------------------------------------------------------
 # Messages of Go's standard library that kube-apiserver passes on: JSON syntax errors, and values formatted with ``%v``
 # and ``%q``.
 #
 # Source  Go 1.26: encoding/json/scanner.go, fmt/print.go, strconv/quote.go
 
-# -- values ------------------------------------------------------------------------------------------------------------
 
 _CONTROL: Final = re.compile(r"\\(\\|u00([01][0-9a-f]))|\x7f")
 _SHORT: Final = {"07": r"\a", "0b": r"\v"}

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, Self
 
 import msgspec
 
-from moorage.api.reading.text_mistakes import to_utf8
+from moorage.api.reading.text_encoding import to_utf8
 from moorage.errors import InputError
 
 #: Deepest nesting of lists and objects.

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from moorage.api.reading import json_tree
 from moorage.api.reading.json_tree import JsonSyntaxError, loads_strict_json
-from moorage.api.reading.text_mistakes import to_utf8
+from moorage.api.reading.text_encoding import to_utf8
 from moorage.errors import InputError
 
 __all__ = ["Document", "loads_strict_json", "read_documents", "read_first_yaml", "read_json", "read_yaml"]

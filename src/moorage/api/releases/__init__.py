@@ -7,7 +7,8 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Final
 
-from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, Release, gate_of, gates_of
+from moorage.api.releases.release import ALPHA, BETA, STABLE, Gate, Release
+from moorage.api.releases.release_gates import gate_of, gates_of
 from moorage.basis import table_of
 
 __all__ = [

@@ -17,23 +17,11 @@ from moorage.api.defaults import largest_total
 from moorage.api.meta import ResourceList
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, is_hugepage_resource
 from moorage.api.quantity import Exact, QuantityError, exact
-from moorage.api.validation.faults import (
-    MAX_ANNOTATIONS,
-    Faults,
-    annotation_faults,
-    duplicate,
-    invalid,
-    labels,
-    member,
-    named,
-    object_meta,
-    one_of,
-    required,
-)
+from moorage.api.validation.faults import Faults, duplicate, invalid, labels, member, named, one_of, required
+from moorage.api.validation.metadata import MAX_ANNOTATIONS, annotation_faults, object_meta
 from moorage.api.validation.resources import container_resources, pod_resources
 from moorage.api.validation.rule_tables import VALUES
 
-# -- pod level ---------------------------------------------------------------------------------------------------------
 # Pod-level resources: they must cover what the pod's containers request.
 #
 # Source  kubernetes, pkg/apis/core/validation/validation.go, validatePodResourceConsistency; component-helpers,

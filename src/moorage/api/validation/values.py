@@ -38,7 +38,6 @@ from moorage.api.validation.faults import (
     label_name,
     named,
     nonnegative,
-    object_meta,
     one_of,
     positive,
     positive_quantity,
@@ -46,6 +45,7 @@ from moorage.api.validation.faults import (
     required,
     unsupported,
 )
+from moorage.api.validation.metadata import object_meta
 from moorage.api.validation.pods import pod_template_faults
 from moorage.api.validation.resources import container_resources, node_resources
 from moorage.api.validation.rule_checks import check_path_segment

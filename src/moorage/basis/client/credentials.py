@@ -26,8 +26,6 @@ from moorage.api.reading.json_tree import UNREADABLE
 from moorage.basis.files import read_bytes
 from moorage.errors import InputError
 
-# -- endpoint ----------------------------------------------------------------------------------------------------------
-
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----")
 
 

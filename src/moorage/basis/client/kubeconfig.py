@@ -27,7 +27,6 @@ from moorage.basis.client import credentials
 from moorage.basis.files import read_bytes, read_file
 from moorage.errors import InputError
 
-# -- kubeconfig fields -------------------------------------------------------------------------------------------------
 # The fields of kubeconfig entries and their types.
 #
 # An invalid entry is rejected even if no selected context uses it, as in client-go. The message names the field and the

@@ -15,8 +15,6 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from moorage.errors import ClusterError, MoorageError
 
-# -- responses ---------------------------------------------------------------------------------------------------------
-
 MAX_HEAD: Final = 1 << 16
 #: The headers that are read; all others are ignored.
 _HEADERS: Final = frozenset([b"content-encoding", b"content-length", b"retry-after", b"transfer-encoding"])

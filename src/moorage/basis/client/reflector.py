@@ -18,8 +18,9 @@ from typing import Generic, Protocol, TypeVar
 
 from moorage.api.meta import Object, is_older
 from moorage.basis.client.listwatch import ObjectDecoder, WatchEvent
+from moorage.basis.client.raw_objects import RawObjects
 from moorage.basis.client.rest import Rest
-from moorage.basis.client.watched_resources import RawObjects, WatchedResource
+from moorage.basis.client.watched_resources import WatchedResource
 from moorage.core.engine.facts import Fact, Gone, Seen
 from moorage.errors import UNREACHABLE, ClusterError
 

@@ -27,7 +27,6 @@ from moorage.basis.client.response_stream import ServerAddress, error_text, open
 from moorage.basis.unpacking import CUT, UnpackingBound, gunzipped
 from moorage.errors import ClusterError, InputError, MoorageError
 
-# -- throttle ----------------------------------------------------------------------------------------------------------
 # Client-side throttling: a token bucket in which binds have priority.
 
 #: Lanes in order of priority.

@@ -21,7 +21,6 @@ from moorage.basis.recording.frames import CHANGES, END, LOST, OBJECTS, Dropped,
 from moorage.basis.recording.log_writer import CHANGES_SUFFIX, SNAPSHOT_SUFFIX, began_at, log_end, log_files
 from moorage.errors import InputError
 
-# -- moments -----------------------------------------------------------------------------------------------------------
 # Moments of a log as text: ``2026-11-24T14:03:00Z``, ``2026-11-24 14:03``, ``14:03``, ``-10m``, ``now``. Times are UTC.
 
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,6})?))?Z?", re.ASCII)

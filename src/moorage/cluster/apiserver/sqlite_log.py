@@ -28,7 +28,7 @@ from moorage.api.documents.served_kinds import ALL_KINDS, ServedKind
 from moorage.api.documents.statuses import ApiError
 from moorage.basis.files import Warn, check_data, close_data
 from moorage.errors import ConfigError, InputError, MoorageError
-from moorage.rules.store.definitions import reread_record
+from moorage.rules.store.custom_records import reread_record
 from moorage.rules.store.watches import StoreChange
 
 #: Application id of our files ("moor"), and the version of their tables.

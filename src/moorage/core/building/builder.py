@@ -8,9 +8,10 @@ from typing import Final, TypeVar
 
 from moorage.api.feature_gates import FeatureGates
 from moorage.basis.printable import clip
-from moorage.core.config.configuration import Configuration, extenders_of
+from moorage.core.config.configuration import Configuration
+from moorage.core.config.configured_extenders import extenders_of
 from moorage.core.config.profiles import ResolvedProfile, resolve
-from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.scheduler_document_loader import Loaded
 from moorage.core.config.waking import Waking
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.verifying import Verification
@@ -23,7 +24,6 @@ from moorage.framework.points import Plugin
 from moorage.framework.profile import Profile, attach, declared_wakes, make_profile
 from moorage.framework.registry import Registry
 
-# -- profiles ----------------------------------------------------------------------------------------------------------
 # From a configuration to profiles that run: resolve the names, build the plugins, report what is missing.
 
 _Answer = TypeVar("_Answer")

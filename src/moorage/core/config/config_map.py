@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moorage.api.reading.manifests import read_documents
-from moorage.core.config.decoder import KIND
+from moorage.core.config.document_reader import KIND
 from moorage.errors import InputError
 
 _KINDS: Final = (KIND, "Policy")

@@ -9,14 +9,12 @@ Source  kube-scheduler 1.36.2, kube-scheduler/config/v1/types.go; component-base
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, field
 
 from moorage.api.meta import Value
-from moorage.api.releases import RELEASES, TODAY
-from moorage.core.extenders.consultation import HTTPExtender, in_order
 from moorage.framework.args import Duration, Int32
 
 #: A 32-bit float on the wire; a larger number is a decoding error.
@@ -169,31 +167,3 @@ class Configuration(Value):
     delay_cache_until_active: bool = False
     healthz_bind_address: str | None = None
     metrics_bind_address: str | None = None
-
-
-# -- configured extenders ----------------------------------------------------------------------------------------------
-# The extenders of a configuration, as the cycle asks them.
-
-DEFAULT_TIMEOUT_S: Final = 5.0
-
-
-def extenders_of(configured: Iterable[Extender], release: str = TODAY) -> tuple[HTTPExtender, ...]:
-    """Return the extenders in the order they are asked; each keeps its place in the configuration as its number."""
-    return in_order(
-        HTTPExtender(
-            number,
-            one.url_prefix,
-            one.filter_verb,
-            one.prioritize_verb,
-            one.preempt_verb,
-            one.bind_verb,
-            one.weight,
-            one.http_timeout or DEFAULT_TIMEOUT_S,
-            one.node_cache_capable,
-            one.ignorable,
-            frozenset(resource.name for resource in one.managed_resources),
-            RELEASES[release].extender_nodes_replace,
-            RELEASES[release].binds_without_ignorable_extender,
-        )
-        for number, one in enumerate(configured)
-    )

@@ -18,12 +18,12 @@ from moorage.api.meta import Value
 from moorage.api.quantity import INT64_MAX
 from moorage.basis import table_of
 from moorage.core.config.configuration import Extender
-from moorage.core.config.decoder import SchedulerText, decode, fields_of
+from moorage.core.config.decoder import decode, fields_of
+from moorage.core.config.document_reader import SchedulerText
 from moorage.core.config.validation import extender_faults
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 
-# -- policy names ------------------------------------------------------------------------------------------------------
 # The names that a Policy may use, and the plugins they map to.
 #
 # Predicates always run in the order given here, not in the document's order; priorities are sorted by name. Two predicates are

@@ -28,7 +28,6 @@ from moorage.core.config.plugin_sets import merge
 from moorage.errors import Fault
 from moorage.framework.points import POINTS
 
-# -- extender validation -----------------------------------------------------------------------------------------------
 # Validation of scheduler extenders.
 #
 # Source  kube-scheduler 1.36.2, apis/config/validation/validation.go, validateExtenders

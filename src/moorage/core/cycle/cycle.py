@@ -14,7 +14,8 @@ import numpy.typing as npt
 from msgspec.structs import replace as with_changes
 
 from moorage.core.cycle.cycle_input import CycleInput
-from moorage.core.cycle.decision import Decision, Failures
+from moorage.core.cycle.decision import Decision
+from moorage.core.cycle.kept_failures import Failures
 from moorage.core.cycle.search import EVERYWHERE, NodeOrder, SearchScope, draw, feasible_nodes_to_find
 from moorage.core.cycle.sheets import Sheets
 from moorage.core.cycle.verifying import Verification, VerifiedPath

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.state.columns import BoolArray, IntArray
-from moorage.state.node_orders import Ring
+from moorage.state.ring import Ring
 from moorage.state.table import NodeTable
 
 #: Some ids of a label's values, as an index of arrays with one entry for each value.

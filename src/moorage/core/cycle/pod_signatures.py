@@ -21,7 +21,7 @@ from moorage.framework.answer_forms import NOTHING_TO_DO, Idle, Versioned
 from moorage.framework.plugin_runner import ask, failure_text
 from moorage.framework.profile import Step
 from moorage.framework.reuse import Signature
-from moorage.state.change_log import Journal
+from moorage.state.journal import Journal
 from moorage.state.view import PodInfo, Snapshot
 
 _OWN: Final = "moorage."

@@ -18,8 +18,8 @@ from moorage.core.cycle.column import FEW, KeyColumn, Varying
 from moorage.core.cycle.decision import Feasible, Quick
 from moorage.core.cycle.domain_verdicts import ByDomain, OpenRows
 from moorage.core.cycle.judges import Steps, ask_pre_filters
+from moorage.core.cycle.nominated_rows import NominatedRows, Rivals
 from moorage.core.cycle.pod_signatures import KnownShape
-from moorage.core.cycle.removed_rows import NominatedRows, Rivals
 from moorage.core.cycle.ring_totals import RingTotals
 from moorage.core.cycle.search import draw, first_from, ring_position
 from moorage.core.preemption.filter_input import FilterInput

@@ -28,7 +28,6 @@ from moorage.framework.plugin_runner import failure_text
 from moorage.state.pod_info import PodInfo, infos_of
 from moorage.state.pod_names import PodNames
 
-# -- answers -----------------------------------------------------------------------------------------------------------
 # The API server's answers to our own writes, until a watch reports them.
 #
 # An answer takes effect at once: devices that were just allocated to a claim are not free. Until a watch reports the answer,

@@ -23,7 +23,6 @@ from moorage.framework.placements import GroupInfo
 from moorage.framework.post_filter import PostFilterResult
 from moorage.state.pod_info import PodInfo
 
-# -- preemption executor -----------------------------------------------------------------------------------------------
 # Preemption after the decision: which victims are evicted, and when the preemptors are tried again.
 #
 # A victim that is not being bound yet releases its node at once and is retried; its PreBind work is cancelled. Every other

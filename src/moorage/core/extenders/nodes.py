@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from moorage.state.counts import Counts, PodMatcher
-from moorage.state.labels import ImageHolders
+from moorage.state.node_images import ImageHolders
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo
 
 

@@ -41,7 +41,6 @@ from moorage.framework.verdicts import Code, Status
 from moorage.state.cluster import ClusterState
 from moorage.state.view import NodeView, PodInfo
 
-# -- group outcome -----------------------------------------------------------------------------------------------------
 # The pods and the result of one attempt to place a pod group.
 #
 # Source  kube-scheduler, schedule_one_podgroup.go, algorithmResult and podGroupAlgorithmResult

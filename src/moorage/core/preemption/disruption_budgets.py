@@ -12,8 +12,8 @@ from itertools import islice
 from moorage.api.core import Pod
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector, label_selector_matches
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.state.labels import SelectorIndex
 from moorage.state.pod_info import PodInfo
+from moorage.state.selector_index import SelectorIndex
 
 
 def covers(budget: PodDisruptionBudget, pod: Pod) -> bool:

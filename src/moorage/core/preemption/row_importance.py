@@ -15,7 +15,6 @@ from moorage.state.columns import BoolArray, IntArray, ranges
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-# -- importance --------------------------------------------------------------------------------------------------------
 # The importance of pods in preemption: higher priority first, then the earlier start.
 #
 # A pod that has not started counts as starting now, so it is the least important of its priority. For two such pods

@@ -22,7 +22,7 @@ from moorage.api.documents.served_kinds import ServedKind, served
 from moorage.api.documents.statuses import no_such_page
 from moorage.api.releases import CURRENT
 from moorage.basis.files import replacing
-from moorage.basis.inputs.cleaned_objects import KINDS, list_parts
+from moorage.basis.inputs.simulated_kinds import KINDS, list_parts
 from moorage.cluster.apiserver.access.authentication import ProvenUser
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
 from moorage.cluster.apiserver.http.limits import Seats

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from moorage.api.core import Object, ObjectMeta, Pod, PodStatus, ReplicationController
 from moorage.api.documents.object_fields import stable_uid
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet, StatefulSetOrdinals
-from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import close_to
 from moorage.errors import InputError
 from moorage.laboratory.cluster_objects import ObjectLike, key_of, kind_name, read_given, text_of

@@ -32,7 +32,7 @@ from moorage.api.core import (
     ResourceQuota,
 )
 from moorage.api.workloads import DaemonSet, Deployment, Job, PriorityClass, ReplicaSet, StatefulSet
-from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import one_line
 from moorage.errors import InputError, MoorageError
 from moorage.framework.changes import Change

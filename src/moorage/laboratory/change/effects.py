@@ -14,7 +14,7 @@ from moorage.laboratory.change.change_text import workload_of
 from moorage.laboratory.cluster_objects import Surroundings
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
 from moorage.laboratory.trial.trials import Trial
-from moorage.report.style import together
+from moorage.report.short_names import together
 
 NO_PRICES: Final[Mapping[str, float]] = {}
 _OWNER: Final = "the owner of "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from moorage.api.core import Node, Object, Pod
 from moorage.api.gc_pause import collector_paused
-from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.scheduler_document_loader import Loaded
 from moorage.core.cycle.decision import Decision
 from moorage.framework.changes import Change
 from moorage.framework.dropped_fields import ignored_fields_note
@@ -27,9 +27,9 @@ from moorage.laboratory.trial.feasibility import feasibility_of
 from moorage.laboratory.trial.history import Packed, pack, unpack
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.laboratory.trial.recorded_state import UndoLog
-from moorage.report.gates import MeasuredRun
-from moorage.report.obstacles import NodeScoring, ScoreLog
+from moorage.report.node_scores import NodeScoring, ScoreLog
 from moorage.report.outcome import InputNote
+from moorage.report.run_values import MeasuredRun
 from moorage.simulator.outcome_collector import collect
 from moorage.simulator.simulate import Options, load_options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State

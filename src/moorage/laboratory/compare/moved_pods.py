@@ -10,7 +10,8 @@ from moorage.api.core import Node
 from moorage.laboratory.compare.paired_metrics import compare_pairs
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.report.comparison import MoveCount, PodMove
-from moorage.report.gates import MeasuredRun, MetricComparison, UnplacedPod
+from moorage.report.gates import MetricComparison
+from moorage.report.run_values import MeasuredRun, UnplacedPod
 from moorage.state.node_orders import zone_of
 
 #: The metrics that gates may name, and the count of each.

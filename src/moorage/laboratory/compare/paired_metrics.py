@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moorage.report.certainty import differences, is_certain, mean_of, printed_p, t_interval
-from moorage.report.gates import MeasuredRun, MetricComparison
+from moorage.report.gates import MetricComparison
+from moorage.report.run_values import MeasuredRun
 
 #: The only metric that differs between equal runs.
 SPEED = "decisionsPerSecond"

@@ -37,9 +37,10 @@ from moorage.laboratory.plan.node_types import NodeType, offers_of_types, read_t
 from moorage.laboratory.plan.plan import PlanQuestion, plan_of
 from moorage.laboratory.survive.survival_question import SurvivalAsked, survival_report
 from moorage.report.answer import AnswerRequest, Stopped
-from moorage.report.gates import MeasuredRun, UnplacedPod, evaluate, parse_gate
+from moorage.report.gates import evaluate, parse_gate
 from moorage.report.outcome import RefusedPods
 from moorage.report.policy_report import PolicyReport, RuleResult, policy_summary
+from moorage.report.run_values import MeasuredRun, UnplacedPod
 from moorage.report.survival_report import Survival
 from moorage.simulator.allowed_disruptions import BudgetBook, BudgetFigures, WatchedBudget
 from moorage.simulator.cluster_input import ClusterInput

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from moorage.errors import InputError
 from moorage.laboratory.compare.run_metrics import WAITS, MeasureSetting, RunMeter
-from moorage.report.gates import MeasuredRun
 from moorage.report.queue_report import QueueReport, QueueWaits, WorkloadFigures
+from moorage.report.run_values import MeasuredRun
 from moorage.simulator.kueue.batch_jobs import QueuedCluster
 from moorage.simulator.simulate import Options
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from moorage.api.core import ENDED_PHASES, Node, Object, Pod, PodStatus
 from moorage.api.custom_objects import CustomObject
 from moorage.api.packing import pack
-from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import counted
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.measured_run import RunInput

@@ -23,9 +23,9 @@ from moorage.laboratory.metrics import (
     utilisation,
 )
 from moorage.laboratory.node_groups import over_time, time_weighted, use_of_nodes
-from moorage.report.gates import MeasuredRun, UnplacedPod
 from moorage.report.job_tables import job_figures, job_rows
 from moorage.report.outcome import PodOutcome, Run
+from moorage.report.run_values import MeasuredRun, UnplacedPod
 from moorage.simulator.pod_records import PodRecord, State
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.pod_info import PodInfo

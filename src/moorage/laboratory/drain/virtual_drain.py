@@ -29,8 +29,9 @@ from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.simulator.allowed_disruptions import BudgetBook, BudgetFigures, WatchedBudget, looks_ready
-from moorage.simulator.owners import controller_of, replacement
+from moorage.simulator.owners import controller_of
 from moorage.simulator.pod_records import State
+from moorage.simulator.replacements import replacement
 
 #: Seconds that kubectl waits before it retries an eviction.
 RETRY_S: Final = 5.0

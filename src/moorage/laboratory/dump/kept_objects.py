@@ -20,7 +20,7 @@ from msgspec.structs import fields, force_setattr, replace
 from moorage.api import packing
 from moorage.api.core import PodSpec, PodStatus
 from moorage.api.meta import Object, ObjectMeta
-from moorage.basis.inputs.cleaned_objects import KINDS
+from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.simulator.cluster_input import SLOTS
 
 #: The kinds whose objects can be kept, by slot.

@@ -36,9 +36,10 @@ from moorage.basis.client.credentials import Endpoint
 from moorage.basis.files import replacing
 from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.files import InputFile
+from moorage.basis.inputs.served_companions import Get
 from moorage.errors import ClusterError, MoorageError
 from moorage.laboratory.dump.kept_objects import KEPT_KINDS, pack, unpack
-from moorage.laboratory.dump.live_dump import SERVED, Get, Pages, collection_paths, named, naming_the_server
+from moorage.laboratory.dump.live_dump import SERVED, Pages, collection_paths, named, naming_the_server
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
 

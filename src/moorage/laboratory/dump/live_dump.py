@@ -21,8 +21,8 @@ from moorage.api.kinds import Kind
 from moorage.api.meta import Object
 from moorage.basis.client.credentials import Endpoint
 from moorage.basis.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
-from moorage.basis.client.watched_resources import server_version
-from moorage.basis.inputs.cleaned_objects import KINDS, ObjectCleaner, find_kind, list_parts
+from moorage.basis.client.server_version import server_version
+from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.components import (
     CONFIG_MAPS,
     FILES,
@@ -34,6 +34,7 @@ from moorage.basis.inputs.components import (
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import find_objects, plain_object
 from moorage.basis.inputs.served_companions import Get, served_companions
+from moorage.basis.inputs.simulated_kinds import KINDS, find_kind, list_parts
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
 from moorage.simulator.cluster_reader import ReadRules, read_sources

@@ -31,7 +31,8 @@ from moorage.laboratory.trial.history import Told, take
 from moorage.report.outcome import Run
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
-from moorage.simulator.cluster_run import create_for, objects_of, workload_names
+from moorage.simulator.cluster_run import objects_of, workload_names
+from moorage.simulator.job_groups import create_for
 from moorage.simulator.outcome_collector import collect
 from moorage.simulator.pod_records import PodRecord, SimulatedAttempt, State
 from moorage.simulator.quota_retries import QuotaRetries

@@ -19,14 +19,15 @@ from moorage.api.core import Namespace, Node, NodeSelector, NodeSelectorRequirem
 from moorage.api.devices import ResourceClaim, ResourceClaimSpec
 from moorage.basis.printable import one_line
 from moorage.core.config.profiles import ResolvedProfile
-from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.scheduler_document_loader import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change, taint_text
 from moorage.framework.profile import Profile, attach, make_profile
 from moorage.framework.registry import Handle
 from moorage.laboratory.amount_text import with_amount
 from moorage.laboratory.edit.pod_changes import POD_CHANGES, parse_taint
-from moorage.simulator.owners import controller_of, replacement
+from moorage.simulator.owners import controller_of
+from moorage.simulator.replacements import replacement
 
 #: The annotation of a claim whose binding is complete.
 _BOUND: Final = "pv.kubernetes.io/bind-completed"

@@ -18,12 +18,12 @@ from moorage.api.core import Node, Object, ObjectMeta, Pod, PodSpec, PodTemplate
 from moorage.api.custom_objects import CustomObject
 from moorage.api.decode import decode
 from moorage.api.documents.object_fields import stable_uid
-from moorage.api.fields.patches import strategic_merge
-from moorage.api.schema.schemas import kind_schema
+from moorage.api.fields.strategic_merge import strategic_merge
+from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
-from moorage.basis.inputs.cleaned_objects import KINDS, find_kind
 from moorage.basis.inputs.objects import FoundObject
+from moorage.basis.inputs.simulated_kinds import KINDS, find_kind
 from moorage.basis.printable import one_line
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError, StateError

@@ -23,7 +23,7 @@ from moorage.api.workloads import CronJob, Deployment, Job, JobSpec, ReplicaSet,
 from moorage.basis.printable import close_to, one_line
 from moorage.errors import InputError
 from moorage.laboratory.edit.edits import WORKLOAD_KINDS
-from moorage.rules.workloads.replica_set import deletion_order
+from moorage.rules.workloads.deletion_order import deletion_order
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.lost_pods import without_pods
 from moorage.simulator.owners import Claimed, controller_of, is_active

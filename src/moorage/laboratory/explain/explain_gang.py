@@ -31,7 +31,7 @@ from moorage.laboratory.explain.gang_moves import MadeRoom, RoomSearch
 from moorage.laboratory.explain.gang_room import Filling, GangRoom, classes_of
 from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.report.answer import AnswerRequest, Proof
-from moorage.report.style import some_pods
+from moorage.report.short_names import some_pods
 from moorage.report.workload_explanation import GangDomain, GangExplanation, GangPart, GangWay
 from moorage.simulator.owners import controller_kind
 from moorage.state.group_trees import below, root_of

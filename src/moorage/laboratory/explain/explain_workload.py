@@ -33,7 +33,8 @@ from moorage.report.workload_explanation import (
     headline,
 )
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_run import create_for, objects_of
+from moorage.simulator.cluster_run import objects_of
+from moorage.simulator.job_groups import create_for
 from moorage.simulator.kueue.batch_jobs import QueuedCluster
 from moorage.simulator.kueue.figures import why_waiting
 from moorage.simulator.kueue.flavors import refusal_of

@@ -35,7 +35,8 @@ from moorage.laboratory.trial.recorded_state import RecordedClusterState, UndoLo
 from moorage.plugins.shared.term_names import selector_name, taint_name
 from moorage.report.answer import Assumption
 from moorage.report.explanation import ExplainRequest, Explanation, PodStanding, Proof
-from moorage.report.explanation_values import PreemptionReport, ScoreReport
+from moorage.report.explanation_values import PreemptionReport
+from moorage.report.score_values import ScoreReport
 from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from moorage.api.quantity import shown_amount
+from moorage.api.quantity_amounts import shown_amount
 from moorage.framework.verdicts import Code
 from moorage.laboratory.explain.refusals import ELIGIBILITY
 from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Stage

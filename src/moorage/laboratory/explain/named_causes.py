@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 
 from moorage.api.core import Container, Node
-from moorage.api.pod_requests import amount, odd_memory
-from moorage.api.quantity import shown_amount
+from moorage.api.odd_amounts import odd_memory
+from moorage.api.pod_requests import amount
+from moorage.api.quantity_amounts import shown_amount
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.basis.printable import some
 from moorage.laboratory.explain.verdicts import EveryVerdict

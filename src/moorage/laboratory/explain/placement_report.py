@@ -18,7 +18,7 @@ import numpy.typing as npt
 from msgspec.structs import replace as with_fields
 
 from moorage.api.core import Pod
-from moorage.api.quantity import shown_amount
+from moorage.api.quantity_amounts import shown_amount
 from moorage.api.selectors import Requirement
 from moorage.core.cycle.cycle import rate
 from moorage.core.cycle.search import draw, ring_position
@@ -32,7 +32,7 @@ from moorage.framework.reuse import Scope
 from moorage.framework.verdicts import Skip
 from moorage.laboratory.explain.verdicts import engine_view, off_its_node, verdicts_of_all
 from moorage.plugins.node_affinity import preferred_terms
-from moorage.report.explanation_values import Flip, NodeTotal, ScoreReport, ScoreShare
+from moorage.report.score_values import Flip, NodeTotal, ScoreReport, ScoreShare
 from moorage.state.columns import Column, IntArray
 from moorage.state.view import NodeView, PodInfo, Snapshot
 

@@ -25,8 +25,9 @@ from moorage.errors import InputError
 from moorage.framework.profile import Profile
 from moorage.laboratory.cluster_objects import ObjectLike, flat_objects, read_given
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options
-from moorage.simulator.cluster_run import create_for, objects_of
+from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.filtering import fitting_rows
+from moorage.simulator.job_groups import create_for
 from moorage.simulator.pod_records import PodRecord
 from moorage.simulator.simulate import Options, kinds_named, load_options, prepare
 from moorage.simulator.simulation import SimulatedCluster

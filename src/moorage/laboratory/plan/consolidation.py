@@ -36,7 +36,7 @@ from moorage.report.drain_report import DrainReport
 from moorage.report.plan import BlockingPod, MovedPod, NodePlan
 from moorage.simulator.allowed_disruptions import BudgetFigures, WatchedBudget, pods_by_namespace
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL
-from moorage.simulator.owners import replacement
+from moorage.simulator.replacements import replacement
 from moorage.state.pod_info import PodInfo
 
 # -- consolidation candidates ------------------------------------------------------------------------------------------

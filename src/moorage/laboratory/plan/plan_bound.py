@@ -24,7 +24,7 @@ from moorage.laboratory.capacity.capacity_bound import FIT, room_for
 from moorage.laboratory.explain.verdicts import EveryVerdict, free_amount, verdicts_now
 from moorage.laboratory.plan.node_types import Offer, TypeLimit, add_nodes
 from moorage.laboratory.trial.asked_cluster import AskedCluster
-from moorage.simulator.owners import replacement
+from moorage.simulator.replacements import replacement
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 

@@ -21,7 +21,7 @@ from moorage.api.workloads import StatefulSet
 from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.components import COMPANION_KINDS
 from moorage.basis.printable import one_line, some
-from moorage.core.config.decoder import read_text
+from moorage.core.config.document_reader import read_text
 from moorage.errors import InputError
 from moorage.laboratory.cluster_objects import ObjectLike, read_given
 from moorage.laboratory.redact.redaction_companions import CompanionWalker, redacted_component

@@ -28,7 +28,8 @@ from moorage.laboratory.plan.node_types import NodeType, offers_of_types
 from moorage.laboratory.trial.history import Ran
 from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.moves import NodePressure, RequestChange, RightsizeReport, RightsizeStep, rightsize_summary
-from moorage.simulator.owners import controller_of, deployment_name, is_active, replacement
+from moorage.simulator.owners import controller_of, deployment_name, is_active
+from moorage.simulator.replacements import replacement
 
 #: The least request that is proposed: 10 millicores, 32 MiB.
 _LEAST: Final[Mapping[str, int]] = {"cpu": 10, "memory": 32 << 20}

@@ -24,8 +24,9 @@ from moorage.laboratory.trial.history import Ran, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.report.plan import MovedPod
 from moorage.report.survival_report import NodeLoss
-from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_kind, is_mirror, replacement
+from moorage.simulator.owners import controller_kind, is_mirror
 from moorage.simulator.pod_records import PodRecord, State
+from moorage.simulator.replacements import REPLACING_ELSEWHERE, replacement
 from moorage.state.pod_info import PodInfo
 
 FailureMode: TypeAlias = Literal["deleted", "unreachable"]

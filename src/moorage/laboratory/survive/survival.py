@@ -36,7 +36,8 @@ from moorage.laboratory.trial.history import Ran, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.laboratory.trial.trials import kept, workers_of
 from moorage.report.survival_report import NodeLoss
-from moorage.simulator.owners import REPLACING_ELSEWHERE, controller_of, replacement
+from moorage.simulator.owners import controller_of
+from moorage.simulator.replacements import REPLACING_ELSEWHERE, replacement
 
 # -- node twins --------------------------------------------------------------------------------------------------------
 # Nodes whose loss has the same consequences apart from names: of several such nodes, only one loss is computed.

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any, Final
 
 from moorage.basis.inputs.files import InputFile
-from moorage.basis.inputs.objects import line_of
+from moorage.basis.inputs.positions import line_of
 from moorage.errors import InputError
 
 #: The axis whose values make pairs.

@@ -22,8 +22,9 @@ from moorage.laboratory.sweeps.grid import SEED, Label, SweepGrid, version
 from moorage.laboratory.sweeps.jobs import FailedRun, StoredRun
 from moorage.report.answer import Stopped, plain, stopped_text
 from moorage.report.comparison import interval_text, shown_p
-from moorage.report.gates import ONE_RUN, MetricComparison, amount_text, difference_text, json_number, kind_of, title_of
+from moorage.report.gates import ONE_RUN, MetricComparison, amount_text, difference_text, kind_of, title_of
 from moorage.report.run_document import API_VERSION
+from moorage.report.run_values import json_number
 from moorage.report.style import are_tables_fitted, columns, item, lines_of, text_width
 
 # -- summary -----------------------------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from moorage.laboratory.trial.recorded_state import NO_LOG, RecordedClusterState
 from moorage.plugins import builtin_registry
 from moorage.plugins.devices.claim_shapes import DeviceState
 from moorage.plugins.volumes.assume_cache import Assumptions
-from moorage.simulator.claim_controller import StorageController
 from moorage.simulator.simulation import PodRecord, SimulatedCluster
+from moorage.simulator.storage_controller import StorageController
 
 RECORDED_PARTS: Final = EngineParts(RecordedClusterState, RecordedQueue)
 _STORAGE: Final = (PersistentVolume, PersistentVolumeClaim, StorageClass)

@@ -34,7 +34,8 @@ from moorage.api.core import ENDED_PHASES, Node, Object, Pod
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.core.cycle.cycle import Cycle
-from moorage.core.cycle.decision import Decision, Failures
+from moorage.core.cycle.decision import Decision
+from moorage.core.cycle.kept_failures import Failures
 from moorage.core.cycle.search import feasible_nodes_to_find
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.engine.scheduler import Scheduler

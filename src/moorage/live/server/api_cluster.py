@@ -20,9 +20,10 @@ from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim
 from moorage.api.pod_groups import CompositePodGroup, Condition, PodGroup
 from moorage.basis.client import raw_json
+from moorage.basis.client.raw_objects import RawObjects
 from moorage.basis.client.raw_protobuf import PROTOBUF, with_finalizers
 from moorage.basis.client.rest import BINDING, STRATEGIC_MERGE_PATCH, Rest
-from moorage.basis.client.watched_resources import RawObjects, WatchedResource, resource_of
+from moorage.basis.client.watched_resources import WatchedResource, resource_of
 from moorage.errors import ClusterError
 from moorage.live.runtime.ports import EventRecord, RequestsEnded, StatusChange
 from moorage.live.server.status_patches import group_patch, pod_patch

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from moorage.basis.client.raw_objects import FOR_EXTENDERS, WRITTEN, RawObjects
 from moorage.basis.client.reflector import Reflector, Sink
 from moorage.basis.client.rest import Rest
-from moorage.basis.client.watched_resources import FOR_EXTENDERS, WRITTEN, RawObjects, custom_resource, groups_of, watched
+from moorage.basis.client.watched_resources import custom_resource, groups_of, watched
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, MoorageError
 from moorage.live.runtime.attempt_metrics import UNOBSERVED, Observers

@@ -24,7 +24,6 @@ from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.view import NodeInfo, NodeView, Snapshot, domain_ids, rows_with_labels
 from moorage.state.weight_sums import WeightSum, WeightSums
 
-# -- affinity counts ---------------------------------------------------------------------------------------------------
 # Counts of pods per topology domain for the Filter of InterPodAffinity.
 #
 # ``AffinityCounts`` holds three arrays of counts for each topology key: pods that match the incoming pod's affinity terms,

@@ -18,8 +18,8 @@ from moorage.api.devices import AllocationResult, ResourceClaim
 from moorage.api.meta import Quantity
 from moorage.api.quantity import QuantityError, parse
 from moorage.plugins.devices.pools import DeviceId, PoolId
-from moorage.state.change_log import Journal
 from moorage.state.cluster import Snapshot
+from moorage.state.journal import Journal
 
 #: Annotation of a claim that a scheduler created for a pod's extended resources.
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"

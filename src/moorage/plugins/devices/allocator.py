@@ -25,7 +25,6 @@ from moorage.plugins.devices.consumable_capacity import Amount, consumed_by, fit
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.pools import DeviceCandidate, DeviceId, NodePools, SliceDevice
 
-# -- shared counters ---------------------------------------------------------------------------------------------------
 # Shared counters: partitions of one device consume the counters of the whole device.
 #
 # Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, checkAvailableCounters

@@ -24,11 +24,10 @@ from moorage.plugins.devices.allocator import BudgetError, DeviceSearch, FlawedP
 from moorage.plugins.devices.claim_requests import AskError, ClaimAsk, DeviceGates, OverspentError, parse_claim
 from moorage.plugins.devices.meter import Meter, Selectors
 from moorage.plugins.devices.pools import NodePools, PoolId, PoolRule, SliceOffers, SliceTaints, gather
-from moorage.state.change_log import Journal
+from moorage.state.journal import Journal
 from moorage.state.table import NodeTable
 from moorage.state.view import IntArray, Snapshot
 
-# -- slice catalog -----------------------------------------------------------------------------------------------------
 # The catalog of resource slices, by pool and by node, and each node's pools, cached while nothing about them changes.
 #
 # Slices are added and removed as they change. A node's pools are gathered on demand and cached until one of their slices or

@@ -22,10 +22,11 @@ from moorage.api.names import is_hugepage_resource
 from moorage.api.pod_requests import RequestOptions
 from moorage.api.quantity import NANO_PER_UNIT, parse
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.devices.claim_requests import AskError, claim_name
+from moorage.plugins.devices.claim_requests import AskError
 from moorage.plugins.devices.consumable_capacity import written
 from moorage.plugins.devices.group_claims import is_reserved_for
 from moorage.plugins.devices.pod_devices import PodDevices
+from moorage.plugins.devices.pod_resource_claims import claim_name
 from moorage.state.view import NodeInfo, NodeView, PodInfo
 
 # kube-scheduler's own texts.

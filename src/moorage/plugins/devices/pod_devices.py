@@ -19,8 +19,9 @@ from moorage.api.node_selectors import NodeSelectorMatcher
 from moorage.plugins.devices.allocator import FoundDevices
 from moorage.plugins.devices.claim_requests import DeviceGates
 from moorage.plugins.devices.claim_shapes import AnswerColumn, DeviceState, Shape, ShapeAnswer
-from moorage.plugins.devices.extended_resource_claims import ExtendedRequests, ResourceBacking, unlisted
+from moorage.plugins.devices.extended_resource_claims import ExtendedRequests
 from moorage.plugins.devices.meter import Meter
+from moorage.plugins.devices.resource_backing import ResourceBacking, unlisted
 from moorage.state.node_matching import rows_matching
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from moorage.plugins.devices.device_selectors import Variables
 
 
-# -- slice devices -----------------------------------------------------------------------------------------------------
 # Slices and their devices, each with the values derived from it once.
 #
 # A device caches the results of selectors. When its slice is replaced, unchanged devices keep their results.

@@ -17,7 +17,7 @@ from moorage.framework.points import Attachable, Reusable, Reuse, Scope, ScorePl
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Skip
 from moorage.plugins import node_resources_balanced_allocation as today
-from moorage.plugins.earlier.shared.sidecar_usage import overhead_of, with_overhead_in_cores, without_storage
+from moorage.plugins.earlier.shared.cpu_overhead import overhead_of, with_overhead_in_cores, without_storage
 from moorage.plugins.resources.device_backed_scores import DeviceBackedDemands, ScoredDemands, without_devices
 from moorage.plugins.resources.scoring_strategies import Demand
 from moorage.plugins.resources.single_node_scores import balance_of
@@ -25,7 +25,6 @@ from moorage.plugins.v1_21.shared.in_tree_disks import KINDS, DiskCounter, DiskK
 from moorage.plugins.v1_21.shared.requested_shares import allocation, scored_signature
 from moorage.state.view import IntArray, NodeInfo, NodeView, PodInfo, Snapshot
 
-# -- 1.21 --------------------------------------------------------------------------------------------------------------
 # NodeResourcesBalancedAllocation of 1.21: prefer nodes where CPU and memory would be requested in equal shares.
 #
 # With the gate BalanceAttachedNodeVolumes, the volumes that the pod would attach count as a third share, for pods with volumes

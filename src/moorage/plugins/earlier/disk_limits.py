@@ -17,7 +17,8 @@ from moorage.framework.explaining import Detail
 from moorage.framework.points import PreFilterPlugin
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.v1_21 import in_tree_limits as oldest
-from moorage.plugins.volumes.csi_volumes import NO_NAME, CsiNodes
+from moorage.plugins.volumes.csi_nodes import CsiNodes
+from moorage.plugins.volumes.csi_volumes import NO_NAME
 from moorage.plugins.volumes.pod_claims import claim_not_found, is_owned_by, not_owned
 from moorage.state.view import NodeView, PodInfo, Snapshot
 

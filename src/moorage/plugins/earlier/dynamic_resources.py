@@ -30,7 +30,7 @@ from moorage.plugins.devices.claim_requests import DeviceRules
 from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
-from moorage.plugins.earlier.shared.sidecar_usage import ResourceBackingV134
+from moorage.plugins.earlier.shared.resource_backing import ResourceBackingV134
 from moorage.state.view import IntArray, NodeView, PodInfo
 
 

@@ -34,16 +34,11 @@ from moorage.framework.changes import Detail
 from moorage.framework.points import Reuse, Scope, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.devices.extended_resource_claims import unlisted
+from moorage.plugins.devices.resource_backing import unlisted
+from moorage.plugins.earlier.shared.cpu_overhead import overhead_of, with_overhead_in_cores, without_overhead, without_storage
 from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods
-from moorage.plugins.earlier.shared.sidecar_usage import (
-    SidecarUsageView,
-    backs_by_one_name,
-    overhead_of,
-    with_overhead_in_cores,
-    without_overhead,
-    without_storage,
-)
+from moorage.plugins.earlier.shared.resource_backing import backs_by_one_name
+from moorage.plugins.earlier.shared.sidecar_usage import SidecarUsageView
 from moorage.plugins.node_resources_fit import (
     ALWAYS_COMPARED,
     INSUFFICIENT,

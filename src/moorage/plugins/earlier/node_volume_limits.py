@@ -37,11 +37,8 @@ from moorage.plugins.earlier.shared.volumes_by_migration import (
     translated_in_1_21,
 )
 from moorage.plugins.node_volume_limits import NodeVolumeLimits, had_volumes
-from moorage.plugins.volumes.csi_volumes import (
-    NO_LIMIT,
-    CountedVolumes,
-    CsiFacts,
-)
+from moorage.plugins.volumes.csi_nodes import NO_LIMIT, CsiFacts
+from moorage.plugins.volumes.csi_volumes import CountedVolumes
 from moorage.plugins.volumes.pod_claims import uses_claim
 from moorage.rules.volumes import csi_migration
 from moorage.state.view import BoolArray, IntArray, NodeView

@@ -28,7 +28,7 @@ from moorage.plugins.earlier.shared.placed_pods import WokenByPlacedPods
 from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from moorage.plugins.spread import spread_counts
 from moorage.plugins.v1_21.shared.sibling_selector import sibling_selector
-from moorage.state.affinity_terms import SpreadConstraint
+from moorage.state.spread_constraints import SpreadConstraint
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot, domain_ids, rows_with_labels
 
 

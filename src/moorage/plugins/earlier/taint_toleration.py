@@ -18,7 +18,7 @@ from moorage.api.core import Taint
 from moorage.api.node_selectors import find_untolerated
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.taint_toleration import TaintToleration
-from moorage.state.node_matching import DO_NOT_SCHEDULE
+from moorage.state.taint_matching import DO_NOT_SCHEDULE
 from moorage.state.view import NodeInfo, NodeView, PodInfo
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.

@@ -26,10 +26,10 @@ from moorage.plugins.volume_zone import (
     zone_requirements,
 )
 from moorage.plugins.volumes.pod_claims import volume_signature
-from moorage.plugins.volumes.volume_reasons import remedies_of_volumes, why_zone
+from moorage.plugins.volumes.volume_reasons import why_zone
+from moorage.plugins.volumes.volume_remedies import remedies_of_volumes
 from moorage.state.view import BoolArray, NodeView, PodInfo
 
-# -- 1.21 --------------------------------------------------------------------------------------------------------------
 # VolumeZone of 1.21: reject nodes without the same zone and region labels as the pod's volumes.
 #
 # Two things differ from the current plugin. A volume's beta label is matched only by the same beta label of the node; the

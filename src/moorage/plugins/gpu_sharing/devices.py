@@ -15,7 +15,6 @@ from moorage.framework.handle import Handle
 from moorage.state.table import NodeTable
 from moorage.state.view import BoolArray, IntArray, NodeInfo, NodeView, PodInfo
 
-# -- requests ----------------------------------------------------------------------------------------------------------
 # A pod's GPU request and the devices assigned to it, as its annotations say.
 #
 # Source  hkust-adsl/kubernetes-scheduler-simulator 8f3d641, pkg/type/open-gpu-share

@@ -18,7 +18,6 @@ from moorage.plugins.devices.selector_lists import lists_in_selectors
 from moorage.plugins.resources.scoring_strategies import Demand
 from moorage.state.view import NodeInfo, NodeView, Snapshot
 
-# -- extended resources ------------------------------------------------------------------------------------------------
 # Extended resources backed by devices: which device class backs a resource name.
 #
 # A container may request devices as an extended resource. If a node does not have that resource itself, a device class of that

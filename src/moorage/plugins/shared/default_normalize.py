@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from moorage.errors import AttemptError
 from moorage.state.columns import IntArray
 
 
@@ -29,17 +28,3 @@ def _divided(scores: IntArray, by: int) -> IntArray:
     """Divide and round towards zero; NumPy rounds down, which differs below zero."""
     quotient: IntArray = np.sign(scores) * (np.abs(scores) // by)
     return quotient
-
-
-# -- no pre score ------------------------------------------------------------------------------------------------------
-# The error of plugins that cannot score if a profile disables their PreScore.
-#
-# Source  kube-scheduler, getPreScoreState of the plugins
-
-
-class NoPreScoreError(AttemptError):
-    """Score needs the state of PreScore, and PreScore is disabled. ``failed``: the plugin's words for it."""
-
-    def __init__(self, plugin: str, failed: str = "failed to read") -> None:
-        cause = f'{failed} "PreScore{plugin}" from cycleState: not found'
-        super().__init__(plugin, f'running Score plugins: plugin "{plugin}" failed with: {cause}')

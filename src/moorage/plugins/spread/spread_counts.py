@@ -23,15 +23,15 @@ from moorage.api.core import LabelSelector, OwnerReference, ReplicationControlle
 from moorage.api.selectors import Requirement, Selector, SelectorError, compile_label_selector, selector_from_map
 from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.framework.points import ScoresByCount
-from moorage.state.affinity_terms import SpreadConstraint
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray, both
 from moorage.state.counts import Counts, MatchTerm, PodMatcher
-from moorage.state.node_matching import DO_NOT_SCHEDULE, required_node_affinity, rows_tolerated
+from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo
+from moorage.state.spread_constraints import SpreadConstraint
+from moorage.state.taint_matching import DO_NOT_SCHEDULE, rows_tolerated
 from moorage.state.view import NodeView, domain_ids, domain_sums, domains_with, rows_with_labels
 
-# -- spread counts -----------------------------------------------------------------------------------------------------
 # Pod counts per topology domain: which nodes count for a spread constraint, and how many matching pods each domain holds.
 #
 # Filter needs one small array of counts for each constraint, with one entry per domain. The array is a copy, so a what-if can

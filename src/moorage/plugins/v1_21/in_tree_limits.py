@@ -25,7 +25,8 @@ from moorage.framework.verdicts import Reject
 from moorage.plugins.v1_21.shared.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskCounter, DiskKind, disks_of
 from moorage.plugins.volumes.csi_volumes import NO_NAME
 from moorage.plugins.volumes.pod_claims import volume_signature
-from moorage.plugins.volumes.volume_reasons import remedies_of_full_attachments, why_attached
+from moorage.plugins.volumes.volume_reasons import why_attached
+from moorage.plugins.volumes.volume_remedies import remedies_of_full_attachments
 from moorage.state.view import NodeView, PodInfo
 
 # kube-scheduler's own text, kept word for word: people search their events for it.

@@ -17,7 +17,7 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Detail, ExplainingPlugin, Remedies, RemedyingPlugin, TermsPlugin
 from moorage.framework.points import FilterPlugin, Reusable, Reuse, Scope, ScorePlugin
 from moorage.framework.verdicts import Reject
-from moorage.plugins.affinity.node_affinity_reasons import labels_to_set
+from moorage.plugins.affinity.node_affinity_remedies import labels_to_set
 from moorage.plugins.resources.scoring_strategies import sub_path
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, domain_ids
 

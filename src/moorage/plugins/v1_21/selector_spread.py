@@ -17,7 +17,8 @@ import numpy as np
 
 from moorage.api.selectors import Selector
 from moorage.framework.points import NodeScoreExtensions, PreScorePlugin, ScorePlugin
-from moorage.plugins.v1_21.shared.sibling_selector import live_pods, sibling_selector, zone_numbers
+from moorage.plugins.v1_21.shared.node_zones import zone_numbers
+from moorage.plugins.v1_21.shared.sibling_selector import live_pods, sibling_selector
 from moorage.state.view import IntArray, NodeView, PodInfo, Snapshot
 
 _MAX_SCORE = 100.0

@@ -23,7 +23,7 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.changes import Detail, ExplainingPlugin, Remedies, RemedyingPlugin, TermsPlugin
 from moorage.framework.points import FilterPlugin, NodeScoreExtensions, PreFilterExtensions, PreFilterPlugin, ScorePlugin
 from moorage.framework.verdicts import Reject
-from moorage.plugins.affinity.node_affinity_reasons import labels_to_set
+from moorage.plugins.affinity.node_affinity_remedies import labels_to_set
 from moorage.plugins.v1_21.shared.sibling_selector import live_pods
 from moorage.state.counts import Counts, MatchTerm, PodMatcher
 from moorage.state.node_matching import rows_labelled

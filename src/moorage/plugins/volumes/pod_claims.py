@@ -15,7 +15,6 @@ from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.rules.volumes.bindings import class_of_claim, is_fully_bound
 from moorage.state.view import PodInfo, Snapshot
 
-# -- claim lookup ------------------------------------------------------------------------------------------------------
 # Small queries on claims and storage classes that all volume plugins share, and the texts for missing objects.
 #
 # Source  component-helpers, storage/volume/helpers.go and storage/ephemeral/ephemeral.go

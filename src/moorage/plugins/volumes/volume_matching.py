@@ -23,13 +23,13 @@ from moorage.api.quantity import parse
 from moorage.api.requirements import SelectorError
 from moorage.api.selectors import Selector, compile_label_selector
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
-from moorage.plugins.volumes.assume_cache import Assumptions, IndexedObjects
+from moorage.plugins.volumes.assume_cache import Assumptions
+from moorage.plugins.volumes.indexed_objects import IndexedObjects
 from moorage.plugins.volumes.volume_reach import Reach, rows_reaching
 from moorage.rules.volumes.bindings import class_of_claim, class_of_volume, is_bound_to, requested_storage
 from moorage.state.labels import LabelColumn
 from moorage.state.view import BoolArray, IntArray, NodeView, Snapshot
 
-# -- available volumes -------------------------------------------------------------------------------------------------
 # Volumes that claims can still get: free ones by class, reserved ones by claim. Bound volumes are never looked at.
 #
 # Each free volume gets a number, and each class logs which of its volumes are added and removed. A list of candidates for
@@ -37,7 +37,6 @@ from moorage.state.view import BoolArray, IntArray, NodeView, Snapshot
 #
 # Source  component-helpers, storage/volume/pv_helpers.go, FindMatchingVolume
 
-# -- volume candidates -------------------------------------------------------------------------------------------------
 # Free volumes that match a claim, smallest first, grouped by the nodes that can access them.
 #
 # Most claims differ in nothing that decides which volumes match, so equal claims share one list, which is updated for each

@@ -16,9 +16,11 @@ from moorage.api.documents.served_kinds import CustomVersion, Document, Schema, 
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1035_label
 from moorage.api.schema.custom_kinds import embedded_resources, field_schema, inner_schemas
+from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.schema.normalization import path_of
-from moorage.api.schema.schemas import ListOf, MapOf, Struct, Type, kind_schema
-from moorage.api.validation.faults import Faults, duplicate, invalid, object_meta, required
+from moorage.api.schema.schemas import ListOf, MapOf, Struct, Type
+from moorage.api.validation.faults import Faults, duplicate, invalid, required
+from moorage.api.validation.metadata import object_meta
 from moorage.api.validation.rule_tables import field_of
 from moorage.errors import Fault
 from moorage.rules.admission.custom_resource_rules import custom_rule_faults

@@ -19,8 +19,6 @@ from moorage.api.validation.rule_checks import driver_name_faults
 from moorage.api.validation.rule_tables import Holders, Seen, check
 from moorage.errors import Fault
 
-# -- names -------------------------------------------------------------------------------------------------------------
-
 _IDENTIFIER: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _NO_IDENTIFIER: Final = (
     "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_' "

@@ -18,17 +18,8 @@ from moorage.api.documents.served_kinds import Document
 from moorage.api.documents.statuses import go_word, syntax_fault
 from moorage.api.names import check_dns1123_label, check_label_value, check_qualified_name, is_native_resource
 from moorage.api.quantity import QuantityError, parse
-from moorage.api.validation.faults import (
-    Faults,
-    annotation_faults,
-    duplicate,
-    in_range,
-    invalid,
-    named,
-    one_of,
-    required,
-    too_long,
-)
+from moorage.api.validation.faults import Faults, duplicate, in_range, invalid, named, one_of, required, too_long
+from moorage.api.validation.metadata import annotation_faults
 from moorage.api.validation.pods import port_name_faults
 from moorage.api.validation.resources import container_name_faults, standard_name_faults
 from moorage.api.validation.rule_checks import check_path_segment, finalizer_faults

@@ -17,7 +17,7 @@ from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.api.documents.statuses import go_quoted
 from moorage.api.names import check_dns1123_label, check_label_value
 from moorage.api.quantity import QuantityError, parse
-from moorage.api.validation.resources import quota_warnings
+from moorage.api.validation.quota_resources import quota_warnings
 from moorage.api.validation.rule_checks import parse_address
 from moorage.api.validation.rule_tables import field_of
 from moorage.rules.admission.definition_validation import definition_warnings

@@ -14,7 +14,8 @@ from typing import Final
 
 from moorage.api.cel.types import BOOL, BYTES, DOUBLE, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of
 from moorage.api.documents.served_kinds import Document, KindTable, ServedKind, as_mapping
-from moorage.api.schema.schemas import UNTYPED, ListOf, MapOf, Scalar, Struct, kind_schema
+from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.schemas import UNTYPED, ListOf, MapOf, Scalar, Struct
 from moorage.api.schema.schemas import Type as Shape
 from moorage.rules.admission.policy_expressions import PolicyError, PolicyTypes
 

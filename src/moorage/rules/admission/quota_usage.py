@@ -22,7 +22,6 @@ from moorage.api.documents.served_kinds import KINDS, Document, ServedKind, serv
 from moorage.api.names import is_extended_resource_name, is_native_resource
 from moorage.api.quantity import Exact, exact, parse
 
-# -- quota types -------------------------------------------------------------------------------------------------------
 # Types and helpers of quota usage: amounts by resource name, lookups of other objects, and scope selector matching.
 #
 # Source  apiserver, pkg/quota/v1/resources.go; kubernetes, pkg/apis/core/v1/helper/helpers.go

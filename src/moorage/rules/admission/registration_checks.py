@@ -24,8 +24,6 @@ from moorage.api.validation.rule_tables import Holders, check, joined
 from moorage.errors import Fault
 from moorage.rules.admission.policy_expressions import PolicyError, PolicyTypes
 
-# -- lists of patterns -------------------------------------------------------------------------------------------------
-
 
 @check("all or some")
 def _all_or_some(path: str, values: Sequence[str], of: str, supported: Sequence[str] = ()) -> Iterable[Fault]:

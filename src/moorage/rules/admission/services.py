@@ -20,7 +20,6 @@ from moorage.api.validation.faults import duplicate, one_of
 from moorage.api.validation.rule_checks import address_faults
 from moorage.errors import Fault
 
-# -- service warnings --------------------------------------------------------------------------------------------------
 # Warnings about fields of a service that have no effect.
 #
 # Source  kubernetes, pkg/api/service/warnings.go

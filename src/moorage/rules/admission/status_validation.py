@@ -24,7 +24,6 @@ from moorage.rules.admission.definition_validation import definition_status_faul
 from moorage.rules.admission.device_checks import reference_faults, request_names
 from moorage.rules.admission.pod_checks import RULES
 
-# -- status counts -----------------------------------------------------------------------------------------------------
 # Validation of counts and conditions in the status of workloads, jobs, disruption budgets and claims.
 #
 # Source  kubernetes, pkg/apis/{apps,batch,core,policy}/validation, the functions that validate a status

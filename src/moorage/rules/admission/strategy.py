@@ -29,7 +29,7 @@ from moorage.api.meta import Object
 from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.schema.go_structs import as_sent, go_value
 from moorage.api.validation import faults_of
-from moorage.api.validation.faults import object_meta
+from moorage.api.validation.metadata import object_meta
 from moorage.errors import Fault, InputError
 from moorage.rules.admission.admission_plugins import keep_finalizers, with_finalizer
 from moorage.rules.admission.custom_resource_strategy import (

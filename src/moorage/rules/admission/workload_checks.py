@@ -22,8 +22,6 @@ from moorage.api.validation import faults
 from moorage.api.validation.rule_tables import Holders, Seen, check, field_of, number_of
 from moorage.errors import Fault
 
-# -- strategies ---------------------------------------------------------------------------------------------------------
-
 _PERCENT: Final = re.compile("[0-9]+%")
 _NOT_A_PERCENTAGE: Final = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "

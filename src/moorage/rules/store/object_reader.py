@@ -12,15 +12,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from moorage.api.documents.records import Record, key_of, parse_version, parse_version_of_one
+from moorage.api.documents.records import Record, key_of
+from moorage.api.documents.resource_versions import parse_version, parse_version_of_one
 from moorage.api.documents.served_kinds import KindTable, ServedKind, built_in_kinds
 from moorage.api.documents.statuses import bad_request, expired, not_found, not_found_path, timeout
 from moorage.api.releases import CURRENT
-from moorage.rules.store.definitions import convert_record, reread_record
+from moorage.rules.store.custom_records import convert_record, reread_record
 from moorage.rules.store.list_selection import ALL, Selection
 from moorage.rules.store.watches import KindStore, Watch, between, matching
 
-# -- continue tokens ---------------------------------------------------------------------------------------------------
 # Continue tokens of lists: position and resource version of the next page, signed against forgery.
 #
 # Source  apiserver, pkg/storage/continue.go, for the messages; the token format is our own

@@ -20,8 +20,6 @@ from moorage.api.cel.values import AuthorizerValue, Decide, RightsDecision
 from moorage.api.documents.http_messages import User
 from moorage.api.documents.served_kinds import Document, Review, ServedKind, served
 
-# -- requesters --------------------------------------------------------------------------------------------------------
-
 
 def _may(user: str | None, parts: Mapping[str, str]) -> RightsDecision:
     """Allow everything."""

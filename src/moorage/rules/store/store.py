@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from moorage.api.core import Node, Pod
-from moorage.api.documents.records import Confirm, Record, check_sent_version, is_version, timestamp
+from moorage.api.documents.records import Confirm, Record, timestamp
+from moorage.api.documents.resource_versions import check_sent_version, is_version
 from moorage.api.documents.served_kinds import (
     ALL_GATES,
     KINDS,
@@ -30,7 +31,7 @@ from moorage.api.documents.served_kinds import (
 from moorage.api.documents.statuses import already_exists, conflict, forbidden, invalid, not_found, quoted, unknown
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
-from moorage.api.schema.schemas import kind_schema
+from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.schema.versions import convert, is_renamed
 from moorage.errors import Fault
 from moorage.rules.admission import admission_plugins
@@ -59,7 +60,8 @@ from moorage.rules.admission.update_validation import needs_version, unversioned
 from moorage.rules.store import deletion
 from moorage.rules.store import watches as watch_cache
 from moorage.rules.store.admission_policies import AdmissionPolicies
-from moorage.rules.store.definitions import DEFINITIONS, Defer, Definitions, convert_record, mark_for_cleanup
+from moorage.rules.store.custom_records import convert_record
+from moorage.rules.store.definitions import DEFINITIONS, Defer, Definitions, mark_for_cleanup
 from moorage.rules.store.deletion import NO_OPTIONS, DeleteOptions
 from moorage.rules.store.list_selection import Selection
 from moorage.rules.store.object_reader import ObjectReader

@@ -17,7 +17,6 @@ from moorage.api.documents.records import Record
 from moorage.api.documents.statuses import expired
 from moorage.rules.store.list_selection import Selection
 
-# -- watch cache -------------------------------------------------------------------------------------------------------
 # The watch cache: recent changes to the objects of one kind, in order.
 #
 # It keeps a limited number and size of changes, and drops old ones when it is compacted. ``floor`` is the newest version that

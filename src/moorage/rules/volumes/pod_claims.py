@@ -24,7 +24,6 @@ from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
 from moorage.rules.workloads.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
 
-# -- device conditions -------------------------------------------------------------------------------------------------
 # Device binding conditions as drivers would report them: every device becomes ready.
 #
 # Source  kubernetes, resource/v1 types: BindingConditions of a device, conditions of an allocated device

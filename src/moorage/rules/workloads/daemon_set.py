@@ -18,13 +18,12 @@ from moorage.api.documents.served_kinds import Document
 from moorage.api.node_selectors import compile_node_selector, find_untolerated, required_nodes
 from moorage.api.selectors import selector_from_map
 from moorage.api.workloads import DaemonSet
+from moorage.rules.workloads.controller_revisions import RevisionHistory, history_of
 from moorage.rules.workloads.missing_pods import REVISION_HASH
 from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
 from moorage.rules.workloads.ownership import claim, keys_by_owner, pod_of_template
-from moorage.rules.workloads.stateful_set import RevisionHistory, history_of
 from moorage.rules.workloads.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
 
-# -- daemon nodes ------------------------------------------------------------------------------------------------------
 # Which nodes run the pods of a daemon set, and the node affinity that binds each pod to its node.
 #
 # A daemon set has no replica count. Its controller creates one pod for each eligible node, judged by node selector, required

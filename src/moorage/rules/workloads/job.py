@@ -15,13 +15,12 @@ from moorage.api.core import ENDED_PHASES
 from moorage.api.documents import object_fields as k8s
 from moorage.api.documents.served_kinds import Document, served
 from moorage.rules.workloads import job_outcome
+from moorage.rules.workloads.deletion_order import deletion_order
 from moorage.rules.workloads.missing_pods import is_ours_to_run, parse_indexes, wanted_active
 from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
 from moorage.rules.workloads.ownership import claim, keys_by_owner
-from moorage.rules.workloads.replica_set import deletion_order
 from moorage.rules.workloads.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
 
-# -- job groups --------------------------------------------------------------------------------------------------------
 # Gang scheduling of jobs: a workload and a pod group for each eligible job, which its pods refer to.
 #
 # Until 1.36, a job is eligible if it must be a gang: indexed, with as many parallel pods as completions. Since 1.37, every job

@@ -25,7 +25,6 @@ from moorage.rules.workloads.missing_pods import (
 )
 from moorage.rules.workloads.ownership import pod_of_template
 
-# -- job pods ----------------------------------------------------------------------------------------------------------
 # The pods of a job, and the completion indexes of an indexed job.
 #
 # Source  kubernetes, pkg/controller/job/indexed_job_utils.go and job_controller.go, manageJob

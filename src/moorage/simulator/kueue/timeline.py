@@ -28,8 +28,8 @@ from moorage.simulator.kueue.objects import Flavor
 from moorage.simulator.kueue.settings import Settings
 from moorage.simulator.kueue.topology import FreeNode
 from moorage.simulator.kueue.workloads import Amounts, Assigned, Workload
-from moorage.simulator.owners import replacement
 from moorage.simulator.pod_records import PodRecord, State, in_turn
+from moorage.simulator.replacements import replacement
 from moorage.simulator.simulation import SimulatedCluster
 
 #: How long after a change the waiting workloads are woken.

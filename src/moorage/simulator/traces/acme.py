@@ -13,8 +13,8 @@ from typing import Final
 
 from moorage.api.core import Node
 from moorage.simulator.trace import Trace, most_at_once
-from moorage.simulator.traces.recorded_pods import TaskTable, machine
 from moorage.simulator.traces.streams import TraceRow, table_rows
+from moorage.simulator.traces.task_tables import TaskTable, machine
 
 _NEEDED: Final = ("job_id", "user", "node_num", "gpu_num", "cpu_num", "submit_time", "duration")
 _JOBS: Final = (

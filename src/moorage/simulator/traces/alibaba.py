@@ -11,10 +11,9 @@ from typing import Final
 
 from moorage.api.core import Node
 from moorage.simulator.trace import Trace, plain_name
-from moorage.simulator.traces.recorded_pods import TaskTable, copies_in, machine, machines_in
 from moorage.simulator.traces.streams import TraceRow, table_rows
+from moorage.simulator.traces.task_tables import TaskTable, copies_in, machine, machines_in
 
-# -- alibaba 2018 ------------------------------------------------------------------------------------------------------
 # Alibaba 2018 (cluster-trace-v2018): batch tasks of a cluster of some 4,000 machines over eight days.
 #
 # Pods   ``batch_task.csv``: task_name, instance_num, job_name, task_type, status, start_time, end_time, plan_cpu, plan_mem;

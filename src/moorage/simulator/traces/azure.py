@@ -16,10 +16,9 @@ from typing import Final
 
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
-from moorage.simulator.traces.recorded_pods import TaskTable, machine
 from moorage.simulator.traces.streams import TraceRow, table_rows
+from moorage.simulator.traces.task_tables import TaskTable, machine
 
-# -- azure 2019 --------------------------------------------------------------------------------------------------------
 # Azure 2019 (AzurePublicDatasetV2): 2.7 million virtual machines of one region over 30 days.
 #
 # Pods   ``vmtable.csv``, no header: vm id, subscription id, deployment id, created (s), deleted (s), max cpu, avg cpu, p95 max

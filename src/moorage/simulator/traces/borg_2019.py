@@ -16,8 +16,8 @@ from typing import Any, Final
 from moorage.api.core import Node
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace
-from moorage.simulator.traces.recorded_pods import TaskTable, machine
 from moorage.simulator.traces.streams import json_lines, open_bytes, table_rows
+from moorage.simulator.traces.task_tables import TaskTable, machine
 
 #: The largest machine, of which all amounts are shares. Google does not publish its size.
 MACHINE_CPU_MILLI: Final = 96_000

@@ -13,8 +13,8 @@ from typing import Final
 
 from moorage.api.core import Node
 from moorage.simulator.trace import Trace
-from moorage.simulator.traces.recorded_pods import TaskTable, machine
 from moorage.simulator.traces.streams import TraceRow, table_rows
+from moorage.simulator.traces.task_tables import TaskTable, machine
 
 _JOBS: Final = (
     "job_id", "user", "vc", "gpu_num", "cpu_num", "node_num", "state", "submit_time", "start_time", "end_time", "duration",

@@ -19,7 +19,6 @@ from moorage.simulator.trace import Trace
 from moorage.simulator.traces.recorded_pods import RecordedPods, pods_of_owner
 from moorage.simulator.traces.streams import json_lines, open_bytes
 
-# -- documents ---------------------------------------------------------------------------------------------------------
 # Read files of YAML documents in parts that are cut between documents. JSON is read as a whole.
 
 #: The smallest part in bytes, so that few parts are parsed.

@@ -23,8 +23,8 @@ from moorage.api.names import check_dns1123_subdomain, check_label_value
 from moorage.errors import InputError
 from moorage.simulator.trace import PodTemplate, Trace
 from moorage.simulator.trace_builder import TraceBuilder
-from moorage.simulator.traces.recorded_pods import MAX_PODS, machine, task_spec
 from moorage.simulator.traces.streams import ExactRow, Source, exact_rows
+from moorage.simulator.traces.task_tables import MAX_PODS, machine, task_spec
 
 #: Pod label: its class of service.
 QOS: Final = "alibabacloud.com/qosClass"

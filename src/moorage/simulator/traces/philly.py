@@ -17,8 +17,8 @@ import msgspec
 from moorage.api.core import Node
 from moorage.errors import InputError
 from moorage.simulator.trace import Trace, plain_name
-from moorage.simulator.traces.recorded_pods import TaskTable, machine, machines_in
 from moorage.simulator.traces.streams import TraceRow, whole_bytes
+from moorage.simulator.traces.task_tables import TaskTable, machine, machines_in
 
 #: The largest file, in bytes.
 _MOST_BYTES: Final = 16 << 30

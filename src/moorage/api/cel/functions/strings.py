@@ -21,7 +21,6 @@ from moorage.api.cel.functions.conversions import to_string
 from moorage.api.cel.regex import Regex, RegexError, compile_regex
 from moorage.api.cel.values import Map, TypeValue, UInt, Value, show, type_name
 
-# -- text formats ------------------------------------------------------------------------------------------------------
 # ``format`` of strings: ``"%d of %s".format([1, "a"])``.
 #
 # Source  cel-go: ext/formatting_v2.go

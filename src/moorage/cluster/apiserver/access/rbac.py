@@ -17,8 +17,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from moorage.api.documents.http_messages import MASTERS, ReviewTarget, Target, User, is_true
+from moorage.api.documents.http_messages import MASTERS, User, is_true
 from moorage.api.documents.records import Record
+from moorage.api.documents.request_targets import ReviewTarget, Target
 from moorage.api.documents.served_kinds import ServedKind, served
 from moorage.api.documents.statuses import ApiError, forbidden, quoted
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moorage.api.documents.http_messages import MASTERS, Target, User
+from moorage.api.documents.http_messages import MASTERS, User
 from moorage.api.documents.records import Confirm
+from moorage.api.documents.request_targets import Target
 from moorage.api.documents.served_kinds import Document
 from moorage.api.documents.statuses import forbidden, invalid, not_found, quoted
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding

@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from moorage.api.documents.http_messages import HTTPRequest, ReviewTarget, Target
+from moorage.api.documents.http_messages import HTTPRequest
+from moorage.api.documents.request_targets import ReviewTarget, Target
 from moorage.api.documents.served_kinds import MEASURED
 from moorage.api.documents.statuses import ApiError, conflict, too_many
-from moorage.api.schema.schemas import count_marks
+from moorage.api.schema.value_limits import count_marks
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.requests import check_may_create, serve

@@ -19,8 +19,8 @@ from aiohttp import web
 
 from moorage.api.feature_gates import FeatureGates
 from moorage.basis.files import Warn
-from moorage.basis.serving.certificate_authority import is_loopback
 from moorage.basis.serving.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
+from moorage.basis.serving.listen_addresses import is_loopback
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.limits import ServerLimits

@@ -18,7 +18,8 @@ from typing import Any, Final, Protocol
 from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import CIMultiDict, istr
 
-from moorage.api.documents.http_messages import HTTPRequest, ReviewTarget, Target, User, find_target
+from moorage.api.documents.http_messages import HTTPRequest, User
+from moorage.api.documents.request_targets import ReviewTarget, Target, find_target
 from moorage.api.documents.statuses import ApiError, bad_request, internal, no_such_page, not_allowed, too_large
 from moorage.api.durations import DurationError, parse_duration
 from moorage.basis.serving.connections import HEADERS, Connection, answering

@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from moorage.api.documents import statuses
-from moorage.api.documents.http_messages import ReviewTarget, Target, health_text
+from moorage.api.documents.http_messages import health_text
+from moorage.api.documents.request_targets import ReviewTarget, Target
 from moorage.api.documents.served_kinds import KindTable
 from moorage.cluster.apiserver.schema import discovery, openapi
 from moorage.cluster.apiserver.schema.discovery import SUBRESOURCES

@@ -16,7 +16,8 @@ from urllib.parse import parse_qs
 
 from moorage.api.core import ENDED_PHASES
 from moorage.api.documents import statuses
-from moorage.api.documents.http_messages import HTTPRequest, Response, Target, is_true
+from moorage.api.documents.http_messages import HTTPRequest, Response, is_true
+from moorage.api.documents.request_targets import Target
 from moorage.api.documents.served_kinds import Document
 from moorage.cluster.apiserver.access.rbac import Authorizer, attributes_of
 from moorage.errors import Fault

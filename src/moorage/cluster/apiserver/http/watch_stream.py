@@ -16,7 +16,8 @@ from typing import Final
 
 import msgspec
 
-from moorage.api.documents.http_messages import HTTPRequest, ReviewTarget, Target
+from moorage.api.documents.http_messages import HTTPRequest
+from moorage.api.documents.request_targets import ReviewTarget, Target
 from moorage.api.documents.served_kinds import Document
 from moorage.api.documents.statuses import ApiError, not_allowed
 from moorage.cluster.apiserver.http import lists

@@ -12,16 +12,19 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from moorage.api.documents import statuses
-from moorage.api.documents.http_messages import HTTPRequest, Target
-from moorage.api.documents.records import Confirm, Record, check_sent_version, timestamp
+from moorage.api.documents.http_messages import HTTPRequest
+from moorage.api.documents.records import Confirm, Record, timestamp
+from moorage.api.documents.request_targets import Target
+from moorage.api.documents.resource_versions import check_sent_version
 from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.api.documents.statuses import ApiError, bad_request, go_word, invalid
 from moorage.api.fields import managed_fields
 from moorage.api.fields.field_merge import type_faults
 from moorage.api.fields.managed_fields import FieldManager, manager_of
-from moorage.api.fields.patches import json_patch, merge_patch, strategic_merge
+from moorage.api.fields.patches import json_patch, merge_patch
+from moorage.api.fields.strategic_merge import strategic_merge
+from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.schema.normalization import FieldTypeError
-from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema import request_bodies
 from moorage.errors import Fault
 from moorage.rules.admission.object_warnings import object_warnings

@@ -19,7 +19,8 @@ from moorage.api.documents.object_fields import NODES, is_condition_true, name_o
 from moorage.api.documents.served_kinds import served
 from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
 from moorage.basis.client.rest import Rest
-from moorage.basis.serving.certificate_authority import LOOPBACK, SCHEDULER, Address, Authority
+from moorage.basis.serving.certificate_authority import SCHEDULER, Authority
+from moorage.basis.serving.listen_addresses import LOOPBACK, Address
 from moorage.cluster.apiserver.access.authentication import make_authenticator
 from moorage.cluster.apiserver.access.server_objects import publish_server
 from moorage.cluster.apiserver.forgetting import forget_old

@@ -20,15 +20,15 @@ from msgspec.structs import replace as with_fields
 from moorage import __version__
 from moorage.basis.change_recorder import ChangeRecorder, LogClock, ObjectEncoder
 from moorage.basis.client.credentials import Endpoint
-from moorage.basis.client.listwatch import gathering_loop
+from moorage.basis.client.gathering_selector import gathering_loop
 from moorage.basis.client.rest import Rest, user_agent
-from moorage.basis.client.watched_resources import cluster_uid, server_version
-from moorage.basis.inputs.cleaned_objects import list_parts
+from moorage.basis.client.server_version import cluster_uid, server_version
+from moorage.basis.inputs.simulated_kinds import list_parts
 from moorage.basis.printable import counted, one_line
 from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, moment_text, parse_seconds
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
 from moorage.core.building.builder import complete_scheduler
-from moorage.core.config.scheduler_document import Loaded
+from moorage.core.config.scheduler_document_loader import Loaded
 from moorage.core.engine.engine_state import EngineSettings
 from moorage.core.queue import QueueTimes
 from moorage.errors import InputError

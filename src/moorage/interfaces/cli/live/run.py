@@ -19,16 +19,16 @@ from msgspec import structs
 from moorage import __version__
 from moorage.api.durations import format_duration
 from moorage.api.releases import CURRENT, Release, find_release
-from moorage.basis.client.listwatch import gathering_loop
+from moorage.basis.client.gathering_selector import gathering_loop
 from moorage.basis.client.rest import Rest, user_agent
 from moorage.basis.files import read_bytes, replacing
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.configuration import Configuration, LeaderElection
-from moorage.core.config.decoder import one_line_error
+from moorage.core.config.document_reader import one_line_error
 from moorage.core.config.release_plugins import LOCKS
-from moorage.core.config.scheduler_document import Loaded
-from moorage.core.config.show import as_written
+from moorage.core.config.scheduler_document_loader import Loaded
 from moorage.core.config.validation import leader_election_faults
+from moorage.core.config.written_configuration import as_written
 from moorage.errors import ClusterError, ConfigError, InputError, MoorageError
 from moorage.framework.registry import load
 from moorage.interfaces.cli.live import release_flags
@@ -42,7 +42,7 @@ from moorage.live.runtime.leader_election import Timing
 from moorage.live.server.certificates import authorities
 from moorage.live.server.klog import Klog, adopt_other_loggers
 from moorage.live.server.live_scheduler import LeaderSettings
-from moorage.report.style import yaml_text
+from moorage.report.yaml_writing import yaml_text
 
 # -- run loading -------------------------------------------------------------------------------------------------------
 

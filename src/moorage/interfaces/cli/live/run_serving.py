@@ -28,7 +28,7 @@ from moorage.api.releases.release import Release
 from moorage.basis.client.credentials import Endpoint
 from moorage.basis.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.basis.client.rest import Rest, user_agent
-from moorage.basis.client.watched_resources import server_version
+from moorage.basis.client.server_version import server_version
 from moorage.core.config.plain_addresses import Addresses, split_host_port
 from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, known_release, read_file

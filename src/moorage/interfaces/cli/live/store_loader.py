@@ -24,7 +24,8 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.terminal import Progress
 from moorage.rules.store.conversion_webhooks import convert_by_webhook
 from moorage.rules.store.store import Store
-from moorage.rules.workloads.missing_pods import POD_TEMPLATE_HASH, is_made_from
+from moorage.rules.workloads.made_from import is_made_from
+from moorage.rules.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.rules.workloads.replica_set import new_replica_set, revision_of
 
 # -- missing owners ----------------------------------------------------------------------------------------------------

@@ -28,7 +28,8 @@ from moorage.basis.files import expanded, home_folder
 from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.basis.printable import counted
-from moorage.basis.serving.certificate_authority import ADMIN, Address, address_of, make_authority
+from moorage.basis.serving.certificate_authority import ADMIN, make_authority
+from moorage.basis.serving.listen_addresses import Address, address_of
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.controllers.all_controllers import all_controllers, chosen
 from moorage.cluster.controllers.nodes.kubelets import KUBELET, STANDARD_CLASS, NodeShape, make_nodes

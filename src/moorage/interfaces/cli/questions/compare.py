@@ -46,7 +46,7 @@ from moorage.laboratory.comparison import CompareSetting, Comparison, load_side
 from moorage.laboratory.comparison import compare as compare_runs
 from moorage.report.answer import AnswerRequest
 from moorage.report.gate_outputs import GateReport, SourceLine
-from moorage.report.run_document import StoredReport
+from moorage.report.stored_runs import StoredReport
 from moorage.simulator.job_kinds import KINDS
 from moorage.simulator.kueue.batch_jobs import QueuedCluster, queued_cluster, read_queues
 from moorage.simulator.simulate import Options, kinds_named, load_options

@@ -33,9 +33,11 @@ from moorage.laboratory.plan.node_types import read_types
 from moorage.report.answer import Answer
 from moorage.report.atlas import find_entries, told
 from moorage.report.explanation import Explanation
-from moorage.report.obstacles import Narrowing
-from moorage.report.style import lines_of, paragraph, some_pods, yaml_text
+from moorage.report.narrowing import Narrowing
+from moorage.report.short_names import some_pods
+from moorage.report.style import lines_of, paragraph
 from moorage.report.workload_explanation import GangExplanation, WorkloadExplanation
+from moorage.report.yaml_writing import yaml_text
 from moorage.simulator.job_kinds import KINDS, PLACES, QUEUE_KINDS
 from moorage.simulator.simulation import SimulatedAttempt
 

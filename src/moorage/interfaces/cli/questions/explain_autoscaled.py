@@ -11,7 +11,7 @@ import click
 from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.interfaces.cli.questions.question import Asked
-from moorage.report.explanation import AutoscalerAnswer
+from moorage.report.autoscaler_answer import AutoscalerAnswer
 from moorage.report.judged_nodes import JudgedNode, JudgedNodes
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from moorage import __version__
 from moorage.api.core import Object
-from moorage.basis.inputs.cleaned_objects import KINDS
 from moorage.basis.inputs.files import open_sources
-from moorage.basis.inputs.objects import FileLine, ObjectKey, find_positions, line_of_field
+from moorage.basis.inputs.object_lines import FileLine, ObjectKey, find_positions, line_of_field
+from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import STDIN, read_file
@@ -23,9 +23,10 @@ from moorage.laboratory.compare.run_inputs import input_digest
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.report import gate_outputs
-from moorage.report.gates import MeasuredRun, MetricComparison, RunMeasures, UnplacedPod, evaluate_all, parse_gate
+from moorage.report.gates import MetricComparison, evaluate_all, parse_gate
 from moorage.report.outcome import Run
-from moorage.report.run_document import StoredReport, read_stored
+from moorage.report.run_values import MeasuredRun, RunMeasures, UnplacedPod
+from moorage.report.stored_runs import StoredReport, read_stored
 from moorage.report.tables import headline
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster

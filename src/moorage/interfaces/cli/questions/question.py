@@ -50,7 +50,8 @@ from moorage.laboratory.edit.object_edits import replaced
 from moorage.laboratory.edit.scaling import parse_scaled
 from moorage.laboratory.edit.what_if import InputChanges, Replacement, parse_added_nodes
 from moorage.report.answer import Answer, AnswerRequest, LateText
-from moorage.report.style import paragraph, yaml_text
+from moorage.report.style import paragraph
+from moorage.report.yaml_writing import yaml_text
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.simulate import Options, kinds_named, load_options
 

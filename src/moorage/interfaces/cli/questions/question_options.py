@@ -14,7 +14,7 @@ from moorage.errors import InputError
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.edit.edits import whole_name
 from moorage.laboratory.edit.what_if import selected_nodes
-from moorage.report.obstacles import Narrowing
+from moorage.report.narrowing import Narrowing
 from moorage.report.outcome import Run
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import msgspec
 import yaml
 
 from moorage.basis.files import read_file
-from moorage.basis.inputs.cleaned_objects import list_parts
 from moorage.basis.inputs.components import COMPANION_KINDS
+from moorage.basis.inputs.simulated_kinds import list_parts
 from moorage.basis.printable import counted
 from moorage.interfaces.cli import cluster_files
 from moorage.interfaces.cli.main import OK, PENDING

@@ -30,7 +30,9 @@ from moorage.interfaces.cli.questions.simulate_kueue import kinds_of_queues, que
 from moorage.interfaces.cli.terminal import Progress, collect_seldom, leave_memory_at_exit, output_style, print_styled
 from moorage.report.comparison import gates_text
 from moorage.report.exports import as_open_metrics, as_trace
-from moorage.report.obstacles import EventLog, Narrowing, ScoreLog
+from moorage.report.narrowing import Narrowing
+from moorage.report.node_scores import ScoreLog
+from moorage.report.obstacles import EventLog
 from moorage.report.outcome import Run
 from moorage.report.run_document import as_yaml, json_pieces
 from moorage.report.tables import render

@@ -24,7 +24,8 @@ from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.laboratory.recording.replay import LogEvents
 from moorage.laboratory.recording.run_recorder import RunRecorder
 from moorage.report.outcome import InputNote, Run
-from moorage.report.style import columns, item, some_pods
+from moorage.report.short_names import some_pods
+from moorage.report.style import columns, item
 from moorage.simulator.autoscalers.instance_types import read_price_list
 from moorage.simulator.autoscalers.karpenter.scene import KINDS
 from moorage.simulator.autoscalers.karpenter.settings import read_settings

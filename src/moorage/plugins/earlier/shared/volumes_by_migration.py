@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.storage import CSINode, PersistentVolume
-from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CountedVolumes, CsiFacts, CsiVolume
+from moorage.plugins.volumes.attached_volumes import AttachedVolumes
+from moorage.plugins.volumes.csi_nodes import CsiFacts
+from moorage.plugins.volumes.csi_volumes import CountedVolumes, CsiVolume
 from moorage.rules.volumes.csi_migration import (
     AWS_EBS,
     AZURE_DISK,

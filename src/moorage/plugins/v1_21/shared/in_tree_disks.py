@@ -18,7 +18,9 @@ from moorage.api.feature_gates import FeatureGates
 from moorage.api.pod_requests import amount
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, StorageClass
 from moorage.plugins.shared.node_numbers import numbers_of
-from moorage.plugins.volumes.csi_volumes import AttachedVolumes, CsiNodes, CsiVolume, PodCsiVolumes
+from moorage.plugins.volumes.attached_volumes import AttachedVolumes
+from moorage.plugins.volumes.csi_nodes import CsiNodes
+from moorage.plugins.volumes.csi_volumes import CsiVolume, PodCsiVolumes
 from moorage.state.view import BoolArray, IntArray, KeptColumn, NodeView, PodInfo, Snapshot
 
 _INSTANCE_TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")

@@ -15,10 +15,8 @@ import numpy as np
 from moorage.api.core import LabelSelector, ReplicationController
 from moorage.api.selectors import NOTHING, Requirement, Selector, SelectorError, compile_label_selector, selector_from_map
 from moorage.api.workloads import ReplicaSet, StatefulSet
-from moorage.plugins.shared.node_numbers import numbers_of
 from moorage.state.counts import Counts, MatchTerm, PodMatcher
-from moorage.state.node_orders import zone_of
-from moorage.state.view import KeptColumn, NodeView, PodInfo, Snapshot
+from moorage.state.view import NodeView, PodInfo, Snapshot
 
 
 def sibling_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
@@ -61,15 +59,3 @@ def live_pods(namespace: str, selector: Selector, nodes: NodeView) -> Counts:
     if selector == NOTHING:
         return np.zeros(len(nodes), dtype=np.int32)
     return nodes.pods_matching(PodMatcher((MatchTerm(frozenset([namespace]), selector),), live_only=True))
-
-
-# -- zones -------------------------------------------------------------------------------------------------------------
-# The zone of each node as 1.21 defines it: by region and zone; the beta labels override the stable ones.
-#
-# Source  component-helpers 0.21, node/topology/helpers.go, GetZoneKey
-
-
-def zone_numbers(snapshot: Snapshot) -> KeptColumn:
-    """Return the zone of each row as a small number from 1; 0 is no zone. An index: get it from ``Snapshot.index``."""
-    known: dict[tuple[str, str] | None, int] = {None: 0}
-    return numbers_of(lambda node: known.setdefault(zone_of(node.labels), len(known)))(snapshot)

@@ -23,8 +23,6 @@ from moorage.api.reading.manifests import read_first_yaml
 from moorage.errors import InputError
 from moorage.state.pod_info import PodInfo
 
-# -- expanders ---------------------------------------------------------------------------------------------------------
-
 _GI: Final = 1 << 30
 #: The pod that keeps the ratio of prices stable: 500 millicores, 500 MiB.
 _STABILIZING: Final = (500, 500 << 20)

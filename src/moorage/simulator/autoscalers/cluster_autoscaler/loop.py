@@ -31,8 +31,6 @@ from moorage.simulator.autoscalers.cluster_autoscaler.removal_rules import Repli
 from moorage.simulator.autoscalers.cluster_autoscaler.scale_up import ResourceBounds, RoundView, ScaleUp, least_sizes, scale_up
 from moorage.simulator.owners import is_mirror
 
-# -- scale-down --------------------------------------------------------------------------------------------------------
-
 _TAINT: Final = Taint(key=removal_rules.DELETED, effect="NoSchedule")
 
 

@@ -31,7 +31,6 @@ from moorage.simulator.owners import daemon_of, is_active, is_owned_by
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_volumes import claims_used
 
-# -- claims ------------------------------------------------------------------------------------------------------------
 # The claims, volumes and classes of a cluster, and the pods that Karpenter ignores because of them.
 #
 # Source  karpenter, pkg/controllers/provisioning/scheduling/volumetopology.go, ValidatePersistentVolumeClaims

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.core.queue.backoff import BackoffQueue
 from moorage.core.queue.queued_pod import QueuedPod
-from moorage.core.queue.sleeping_members import BackoffQueue
 from moorage.testing.builders import a_pod
 
 

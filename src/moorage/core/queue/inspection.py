@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from moorage.core.queue.backoff import ActiveQueue
+from moorage.core.queue.active_queue import ActiveQueue
+from moorage.core.queue.backoff import BackoffQueue
 from moorage.core.queue.hints import Hints, HintTimer
 from moorage.core.queue.in_flight import InFlight
 from moorage.core.queue.queued_groups import GroupEntry
 from moorage.core.queue.queued_pod import PendingPod, QueuedPod, QueuePlace
-from moorage.core.queue.sleeping_members import BackoffQueue
 from moorage.core.queue.unschedulable_pods import Unschedulable
 from moorage.state.group_trees import is_composite
 

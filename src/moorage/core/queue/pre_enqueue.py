@@ -15,7 +15,7 @@ from typing import Any, Final
 from moorage.api.feature_gates import FeatureGates
 from moorage.core.extenders.consultation import HTTPExtender
 from moorage.core.extenders.wire import EXTENDER
-from moorage.core.queue.backoff import SortKey
+from moorage.core.queue.active_queue import SortKey
 from moorage.core.queue.hints import wakes_of
 from moorage.core.queue.queued_pod import QueuedPod
 from moorage.errors import RAISED, PluginError

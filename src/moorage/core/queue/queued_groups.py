@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct, field
 
+from moorage.core.queue.backoff import BackoffQueue
 from moorage.core.queue.pre_enqueue import Gates
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace, save_fields
-from moorage.core.queue.sleeping_members import BackoffQueue
 from moorage.framework.verdicts import Code
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo

@@ -22,7 +22,8 @@ from math import floor, inf
 from typing import Any, Final, NamedTuple
 
 from moorage.api.feature_gates import FeatureGates
-from moorage.core.queue.backoff import ActiveQueue, SortKey
+from moorage.core.queue.active_queue import ActiveQueue, SortKey
+from moorage.core.queue.backoff import BackoffQueue
 from moorage.core.queue.cluster_events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, is_repeat, own_changes
 from moorage.core.queue.hints import HintOutcome, Hints, is_for_everyone
 from moorage.core.queue.in_flight import Happening, InFlight
@@ -31,7 +32,7 @@ from moorage.core.queue.nominator import Nominator
 from moorage.core.queue.pre_enqueue import Gates, QueueProfile
 from moorage.core.queue.queued_groups import GroupsOfPods
 from moorage.core.queue.queued_pod import QueuedPod, QueuePlace
-from moorage.core.queue.sleeping_members import BackoffQueue, SleepingMembers
+from moorage.core.queue.sleeping_members import SleepingMembers
 from moorage.core.queue.unschedulable_pods import ShapeGroup, Unschedulable
 from moorage.errors import LoopError, MoorageError, StateError
 from moorage.framework.events import Action, ClusterEvent, Resource

@@ -20,6 +20,7 @@ from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
 from moorage.api.devices import AllocatedDeviceStatus, DeviceAllocation, DeviceCondition, ResourceClaim
 from moorage.api.documents import object_fields as k8s
+from moorage.api.documents.records import timestamp
 from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
 from moorage.rules.workloads.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
@@ -29,18 +30,21 @@ from moorage.rules.workloads.steps import Create, DeleteStep, EventStep, SetStat
 # Source  kubernetes, resource/v1 types: BindingConditions of a device, conditions of an allocated device
 
 
-def made_ready(claim: ResourceClaim) -> ResourceClaim:
-    """Return the claim with the conditions that its drivers would report; the same claim if no device needs one."""
+def made_ready(claim: ResourceClaim, now: str | None = None) -> ResourceClaim:
+    """Return the claim with the conditions that its drivers would report at a time; the same claim if no device needs one."""
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
     reported = {(status.driver, status.pool, status.device) for status in claim.status.devices}
     missing = [one for one in results if one.binding_conditions and (one.driver, one.pool, one.device) not in reported]
-    fresh = tuple(map(_ready, missing))
+    fresh = tuple([_ready(one, now) for one in missing])
     return replace(claim, status=replace(claim.status, devices=(*claim.status.devices, *fresh))) if fresh else claim
 
 
-def _ready(device: DeviceAllocation) -> AllocatedDeviceStatus:
-    conditions = tuple([DeviceCondition(type=name, status="True", reason="Simulated") for name in device.binding_conditions])
+def _ready(device: DeviceAllocation, now: str | None) -> AllocatedDeviceStatus:
+    conditions = tuple(
+        DeviceCondition(type=name, status="True", reason="Simulated", last_transition_time=now)
+        for name in device.binding_conditions
+    )
     return AllocatedDeviceStatus(
         driver=device.driver, pool=device.pool, device=device.device, share_id=device.share_id, conditions=conditions
     )
@@ -145,7 +149,7 @@ class ResourceClaims:
             return
         claim = world.find(k8s.RESOURCE_CLAIMS, place)
         if claim is not None:
-            yield from _sync_claim(claim, world)
+            yield from _sync_claim(claim, world, now)
 
 
 def _with_claims(what: str, kind: ServedKind, namespace: str, world: ObjectIndex) -> Iterator[str]:
@@ -206,7 +210,7 @@ def _is_there(pod: Document, known: dict[str, Any] | None, world: ObjectIndex) -
     return bool(name) and world.get(k8s.RESOURCE_CLAIMS, k8s.namespace_of(pod), str(name)) is not None
 
 
-def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
+def _sync_claim(claim: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
     status = k8s.status_of(claim)
     users = status.get("reservedFor") or []
     left = [one for one in users if _still_uses(one, k8s.namespace_of(claim), world)]
@@ -217,7 +221,7 @@ def _sync_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
         made.pop("allocation", None)
         made.pop("devices", None)
     if made.get("allocation"):
-        made = _with_devices_ready({**claim, "status": made})
+        made = _with_devices_ready({**claim, "status": made}, now)
     if made != status:
         yield SetStatus(k8s.RESOURCE_CLAIMS, claim, made)
     finalizers = claim["metadata"].get("finalizers") or []
@@ -243,10 +247,10 @@ def _still_uses(user: dict[str, Any], namespace: str, world: ObjectIndex) -> boo
     return bool(k8s.spec_of(pod).get("nodeName")) or not k8s.is_ending(pod)
 
 
-def _with_devices_ready(claim: Document) -> Document:
+def _with_devices_ready(claim: Document, now: float) -> Document:
     """Return the claim's status with the conditions that drivers would report for its devices."""
     read = decode(claim, ResourceClaim, "")
-    ready = made_ready(read)
+    ready = made_ready(read, timestamp(now))
     if ready is read:
         return k8s.status_of(claim)
     reported: list[Document] = msgspec.json.decode(msgspec.json.encode(ready.status.devices[len(read.status.devices) :]))

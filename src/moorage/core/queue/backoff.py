@@ -14,6 +14,7 @@ Source  kube-scheduler, backend/queue/backoff_queue.go
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import floor, sqrt
 
 from moorage.core.queue.active_queue import SortKey
 from moorage.core.queue.heap import LazyHeap

@@ -223,6 +223,35 @@ def expand(cluster: ClusterInput, *, cron_jobs: bool = True) -> ClusterInput:
     return _Expansion(cluster).run(cron_jobs)
 
 
+def next_jobs(cluster: ClusterInput) -> Iterator[tuple[CronJob, Job]]:
+    """Yield the job that each cron job starts next, of those that may start one."""
+    owned = Claimed(cluster.jobs)
+    return ((one, job) for one in cluster.cron_jobs for job in _next_job(one, owned))
+
+
+def _next_job(cron_job: CronJob, owned: Claimed[Job]) -> Iterator[Job]:
+    """Yield the job that a cron job starts next, if it may start one.
+
+    A real cluster names the job after the minute it is due; here, without a clock, the schedule decides the name.
+    """
+    metadata, spec = cron_job.metadata, cron_job.spec
+    if spec.suspend or metadata.deletion_timestamp is not None:
+        return
+    running = [job for job in owned.of("CronJob", metadata) if not is_finished(job)]
+    if running and spec.concurrency_policy != "Allow":
+        return
+    name = f"{metadata.name[:52]}-{stable_suffix(metadata.namespace, metadata.name, spec.schedule)}"
+    made = ObjectMeta(
+        name=name,
+        namespace=metadata.namespace,
+        uid=stable_uid("Job", metadata.namespace, name),
+        labels=spec.job_template.metadata.labels,
+        annotations=spec.job_template.metadata.annotations,
+        owner_references=(owner_reference("batch/v1", "CronJob", metadata),),
+    )
+    yield Job(metadata=made, spec=spec.job_template.spec)
+
+
 class _Expansion:
     """One pass over the workloads; collects the new pods and the notes for the report."""
 
@@ -247,9 +276,8 @@ class _Expansion:
             self.pods += self._replicas(replica_set)
         for controller in self.cluster.replication_controllers:
             self.pods += self._controller_replicas(controller)
-        owned_jobs = Claimed(self.cluster.jobs)
         if cron_jobs:
-            self.jobs += (job for one in self.cluster.cron_jobs for job in self._next_job(one, owned_jobs))
+            self.jobs += (job for _, job in next_jobs(self.cluster))
         for job in self.jobs:
             self.pods += missing_pods(job, self.claimed, self.taken)
         self._run_job_objects()
@@ -395,28 +423,6 @@ class _Expansion:
         lacking = self._lacking(owner, metadata, selector, _count(spec.replicas))
         template = spec.template or PodTemplateSpec()
         return PodFactory(template, metadata.namespace, owner, self.taken).several(lacking, f"{metadata.name}-")
-
-    def _next_job(self, cron_job: CronJob, owned: Claimed[Job]) -> Iterator[Job]:
-        """Yield the job that a cron job starts next, if it may start one.
-
-        A real cluster names the job after the minute it is due; here, without a clock, the schedule decides the name.
-        """
-        metadata, spec = cron_job.metadata, cron_job.spec
-        if spec.suspend or metadata.deletion_timestamp is not None:
-            return
-        running = [job for job in owned.of("CronJob", metadata) if not is_finished(job)]
-        if running and spec.concurrency_policy != "Allow":
-            return
-        name = f"{metadata.name[:52]}-{stable_suffix(metadata.namespace, metadata.name, spec.schedule)}"
-        made = ObjectMeta(
-            name=name,
-            namespace=metadata.namespace,
-            uid=stable_uid("Job", metadata.namespace, name),
-            labels=spec.job_template.metadata.labels,
-            annotations=spec.job_template.metadata.annotations,
-            owner_references=(owner_reference("batch/v1", "CronJob", metadata),),
-        )
-        yield Job(metadata=made, spec=spec.job_template.spec)
 
 
 _REPLICA_SET_SPEC = ReplicaSet().spec

@@ -38,7 +38,7 @@ from moorage.simulator.owners import controller_of, is_active, owner_reference
 from moorage.simulator.pod_creation import create_pods
 from moorage.simulator.pod_factory import PodFactory
 from moorage.simulator.trace import Arrival, Trace
-from moorage.simulator.workloads import is_finished
+from moorage.simulator.workloads import is_finished, next_jobs
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 #: Annotations: how long each pod of an object runs, and when the object arrives, as durations such as ``1h30m``.
@@ -121,6 +121,7 @@ def find_works(
     Raises  InputError for objects that cannot be read
     """
     managed, completing = _Managed(objects, jobs or ManagedJobs()), completing or RequestDefaults(cluster)
+    cluster = _with_started(cluster, managed)
     items = [*_typed_items(cluster, managed), *_custom_items(cluster, managed)]
     queued = {item.key for item in items}
     known = _by_owner(held)
@@ -437,6 +438,17 @@ def _total_of(name: str, members: Sequence[Pod]) -> tuple[int, str]:
         if other != text:
             return total, f"pods '{first.name}' and '{pod.name}' has different '{_GROUP_TOTAL}' values: {text}!={other}"
     return total, ""
+
+
+def _with_started(cluster: ClusterInput, managed: _Managed) -> ClusterInput:
+    """Return the cluster with the next jobs of its cron jobs, as far as they wait in queues, in place of these cron jobs."""
+    started = [(one.key, job) for one, job in next_jobs(cluster) if managed.has("batch/job", job.metadata)]
+    keys = {key for key, _ in started}
+    return with_fields(
+        cluster,
+        jobs=(*cluster.jobs, *(job for _, job in started)),
+        cron_jobs=tuple(one for one in cluster.cron_jobs if one.key not in keys),
+    ) if started else cluster  # fmt: skip
 
 
 def _typed_items(cluster: ClusterInput, managed: _Managed) -> Iterator[_Item]:

@@ -178,6 +178,8 @@ def test_an_evicted_pod_is_replaced_by_its_controller():
         ("node/n1 taints.gpu:NoSchedule-", "node/n1: no taint gpu:NoSchedule; it has none"),
         ("node/n1 unschedulable=maybe", "unschedulable is true or false, not 'maybe'"),
         ("pod/web colour=red", "unknown field of a pod; fields: nodeName=VALUE"),
+        ("pod/web requsts.cpu=1", "unknown field of a pod; close: requests.NAME=VALUE; fields: nodeName=VALUE"),
+        ("node/n1 lables.a=b", "unknown field of a node; close: labels.NAME=VALUE; fields: "),
         ("web requests.cpu=1", "such as 'pod/web requests.cpu=500m'"),
         ("pod/web requests.cpu=lots", "quantities must match"),
         ("pod/web tolerations=gpu", "'gpu' is no taint; write key=value:Effect"),

@@ -148,8 +148,9 @@ def parse_field(kind: str, target: str, field: str, text: str, also: Iterable[st
             return Change(form.owner, form.verb, target, name, None, _READS[form.read](name, value))
     cordon = {"unschedulable=VALUE"} if kind == "node" else set()
     known = sorted({*also, *cordon, *(_shown(form) for form in _FORMS if form.kind == kind)})
-    close = close_to(name, {one.partition("=")[0].rstrip("-"): one for one in known})
-    raise InputError(one_line(f"edit {text!r}: unknown field of a {kind}; fields: {', '.join(known)}{close}"))
+    begins = {one.partition("=")[0].partition(".")[0].partition("[")[0].rstrip("-"): one for one in known}
+    close = close_to(name.partition(".")[0].partition("[")[0], begins)
+    raise InputError(one_line(f"edit {text!r}: unknown field of a {kind}{close}; fields: {', '.join(known)}"))
 
 
 def _shown(form: _Edit) -> str:

@@ -7,7 +7,7 @@ not read (images, probes, mounts, security), nor rules for updates.
 from __future__ import annotations
 
 from moorage.api.core import Pod, Value
-from moorage.api.validation import values  # noqa: F401  it registers checks
+from moorage.api.validation import quota_resources, values  # noqa: F401  they register checks
 from moorage.api.validation.faults import Faults
 from moorage.api.validation.pods import PodValidator, pod_faults
 from moorage.api.validation.rule_tables import VALUES

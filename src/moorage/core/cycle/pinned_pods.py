@@ -18,7 +18,8 @@ from moorage.framework.plugin_runner import ask
 from moorage.framework.post_filter import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.reuse import Scope
-from moorage.state.view import PodInfo, Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import Snapshot
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 #: Shapes whose sheet is kept; all are dropped when there are more.

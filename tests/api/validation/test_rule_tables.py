@@ -9,7 +9,7 @@ import pytest
 
 from moorage.api.validation.rule_tables import RuleBook
 from moorage.api.validation.values import VALUES
-from moorage.rules.admission import validation  # noqa: F401  its modules register checks
+from moorage.rules.admission import kind_checks, registration_checks, status_validation, update_validation, workload_checks  # noqa: F401  they register checks  # noqa: F401
 from moorage.rules.admission.pod_checks import RULES
 
 PACKAGES = {"moorage.api.validation": VALUES, "moorage.rules.admission": RULES}

@@ -1,17 +1,21 @@
 """Tables of rules: what each form of a rule and of a condition says, and that all tables can be read."""
 
 import json
+import pkgutil
 import tomllib
 from collections import Counter
+from importlib import import_module
 from importlib.resources import files
 
 import pytest
 
 from moorage.api.validation.rule_tables import RuleBook
 from moorage.api.validation.values import VALUES
-from moorage.rules.admission import kind_checks, registration_checks, status_validation, update_validation, workload_checks  # noqa: F401  they register checks  # noqa: F401
+from moorage.rules import admission
 from moorage.rules.admission.pod_checks import RULES
 
+for one in pkgutil.iter_modules(admission.__path__, f"{admission.__name__}."):
+    import_module(one.name)  # it may register checks
 PACKAGES = {"moorage.api.validation": VALUES, "moorage.rules.admission": RULES}
 OTHER = "[Part]\nrules = [['name', 'required']]\n[Strict]\nrules = [['name', 'required', {'^strict' = true}]]\n"
 CASES = {  # the rule, the object, the faults

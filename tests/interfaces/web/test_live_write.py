@@ -23,6 +23,7 @@ def test_a_command_is_shown_and_confirmed_before_it_runs(visit):
             assert dialog.get_by_text("kubectl cordon n1", exact=True).count() == 1
             visit.shoot(page, "write-dialog")
             page.keyboard.press("Escape")
+            dialog.wait_for(state="hidden")
             assert commands(server) == [{"command": "kubectl cordon n1", "dryRun": True}]
             page.get_by_role("button", name="Run …").press("Enter")
             dialog.get_by_text("server dry run").wait_for()

@@ -5,8 +5,8 @@ import json
 import yaml
 
 from moorage.api.documents.served_kinds import KINDS
-from moorage.api.schema.custom_shapes import kind_schema
-from moorage.api.schema.schemas import UNTYPED, ListOf, MapOf, Scalar, Struct
+from moorage.api.schema.field_types import UNTYPED, ListOf, MapOf, Scalar, Struct
+from moorage.api.schema.schemas import kind_schema
 from tests.hostile_numbers import NUMBERS
 from tools.attacks.objects import valid_object
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from moorage.api.documents.served_kinds import KINDS as SERVED
-from moorage.api.schema.custom_shapes import kind_schema
-from moorage.api.schema.schemas import UNTYPED, ListOf, MapOf, Scalar
+from moorage.api.schema.field_types import UNTYPED, ListOf, MapOf, Scalar
+from moorage.api.schema.schemas import kind_schema
 from moorage.basis.inputs.simulated_kinds import KINDS
 
 #: Values of types that hold no word, by the letter of the type.

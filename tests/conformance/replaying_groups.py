@@ -20,7 +20,7 @@ from moorage.api.defaults import default_node, default_pod
 from moorage.api.pod_groups import PodGroup, with_condition
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import build_resolved
-from moorage.core.config.scheduler_document_loader import load_any
+from moorage.core.config.scheduler_document import load_any
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Done, Gone, Phase, Seen
 from moorage.core.engine.pod_groups import GroupScheduler

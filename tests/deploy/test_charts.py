@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from moorage.api.documents.served_kinds import UNGATED_KINDS
-from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.schema.normalization import conform
+from moorage.api.schema.schemas import kind_schema
 
 CHARTS = {path.stem: path for path in sorted((Path(__file__).parent / "charts").glob("*.yaml"))}
 PATIENCE_S = 120

@@ -9,7 +9,7 @@ import numpy as np
 
 from moorage.api.core import Node, Pod
 from moorage.api.meta import Object
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.search import SearchScope
 from moorage.errors import InputError
 from moorage.framework.changes import Change

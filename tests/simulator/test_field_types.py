@@ -6,9 +6,9 @@ import random
 import pytest
 
 from moorage.api.documents.served_kinds import KINDS
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.field_types import ListOf, MapOf, Scalar, Struct
 from moorage.api.schema.normalization import FieldTypeError, conform
-from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct
+from moorage.api.schema.schemas import kind_schema
 from moorage.basis.inputs.files import InputFile
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import read_sources

@@ -9,8 +9,8 @@ from typing import Final
 from urllib.parse import quote
 
 from moorage.api.documents.served_kinds import Document, Review, ServedKind
-from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.schema.protobuf import PROTOBUF
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema.request_bodies import APPLY, OBJECT_TYPES, PATCH_TYPES
 from tools.attacks.objects import valid_object, valid_part, valid_review
 from tools.attacks.routes import CLOSED, MADE, OPEN, SEEDED, Combination

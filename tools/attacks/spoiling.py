@@ -9,8 +9,8 @@ from copy import deepcopy
 from typing import Any, Final
 
 from moorage.api.documents.served_kinds import Document
+from moorage.api.schema.field_types import ListOf, MapOf, Scalar, Struct, Type
 from moorage.api.schema.protobuf import write_protobuf
-from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
 
 __all__ = ["HOSTILE", "distorted", "hostile", "operations", "protobuf_of", "spoil", "text_of"]
 

@@ -17,7 +17,7 @@ from moorage.api.meta import Object
 from moorage.api.releases import find_release, why_unknown
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import build_resolved
-from moorage.core.config.scheduler_document_loader import Loaded, from_provider, load_any
+from moorage.core.config.scheduler_document import Loaded, from_provider, load_any
 from moorage.errors import InputError
 from moorage.framework.dropped_fields import pod_reader
 from moorage.framework.profile import Profile

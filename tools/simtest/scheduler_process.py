@@ -19,7 +19,7 @@ from moorage.api.releases import TODAY
 from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.binding.binding import Binding
 from moorage.core.building.builder import build_profiles
-from moorage.core.config.scheduler_document_loader import load
+from moorage.core.config.configuration_loader import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.engine_state import EngineSettings

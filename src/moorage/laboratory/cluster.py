@@ -17,7 +17,7 @@ from typing import Any, Self, Unpack
 
 from moorage.api.core import Node, Object, Pod
 from moorage.api.gc_pause import collector_paused
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.engine.scheduler import Scheduler

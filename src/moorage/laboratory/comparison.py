@@ -23,7 +23,7 @@ from moorage.api.releases.metrics import Spec, metrics_of
 from moorage.basis.printable import counted
 from moorage.core.config.api_versions import ApiVersion
 from moorage.core.config.profiles import ResolvedProfile
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import listed, plain_struct
 from moorage.core.config.upgrade import rules_between
 from moorage.errors import ConfigError, InputError

@@ -8,10 +8,7 @@ from typing import Any, ClassVar
 from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer, AnswerRequest, Proof, ending
 from moorage.report.change_lines import change_lines
-from moorage.report.explanation_values import PreemptionNode, PreemptionReport
-from moorage.report.gates import MetricComparison
-from moorage.report.score_text import score_lines
-from moorage.report.score_values import (
+from moorage.report.explanation_values import (
     ConflictTerm,
     ExplainRequest,
     ExplanationValues,
@@ -19,8 +16,12 @@ from moorage.report.score_values import (
     NearestNode,
     NodeGroup,
     PodStanding,
+    PreemptionNode,
+    PreemptionReport,
     RefusalReport,
 )
+from moorage.report.gates import MetricComparison
+from moorage.report.score_text import score_lines
 from moorage.report.style import WIDTH, cells, columns, item, paragraph, text_width
 
 __all__ = [

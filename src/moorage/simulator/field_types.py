@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from moorage.api.quantity import QuantityError, parse
+from moorage.api.schema.field_types import ListOf, MapOf, Scalar, Struct, Type
 from moorage.api.schema.normalization import scalar_fault
-from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
 
 _Path = tuple[str | int, ...]
 #: Letters of scalars → what they hold, in the words of other messages about types.

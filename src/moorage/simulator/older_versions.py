@@ -12,7 +12,7 @@ from typing import Any, Final
 from moorage.api.documents.served_kinds import VERSIONS, ServedKind
 from moorage.api.documents.statuses import ApiError
 from moorage.api.reading.json_tree import UNREADABLE
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.schemas import kind_schema
 from moorage.api.schema.versions import convert
 from moorage.basis.inputs.objects import FoundObject, plain_object
 from moorage.basis.inputs.simulated_kinds import KINDS, find_kind

@@ -18,7 +18,7 @@ from moorage.basis.printable import counted, some
 from moorage.core.building.builder import build_scheduler
 from moorage.core.config.configured_extenders import extenders_of
 from moorage.core.config.profiles import ResolvedProfile
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.core.engine.engine_state import STANDARD_PARTS, EngineParts, EngineSettings

@@ -19,9 +19,9 @@ from itertools import islice
 from typing import Any, Final
 
 from moorage.api.kinds import Kind
-from moorage.api.schema.custom_shapes import schema
+from moorage.api.schema.field_types import ListOf, MapOf, Scalar, Struct, Type
 from moorage.api.schema.protobuf import message_of, messages
-from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
+from moorage.api.schema.schemas import schema
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import FoundObject, plain_object
 from moorage.basis.inputs.positions import line_of

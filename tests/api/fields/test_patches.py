@@ -12,7 +12,7 @@ from moorage.api.documents.served_kinds import find_kind
 from moorage.api.documents.statuses import ApiError
 from moorage.api.fields.patches import json_patch, merge_patch
 from moorage.api.fields.strategic_merge import strategic_merge
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.schemas import kind_schema
 
 POD = kind_schema(find_kind("pods"))
 MERGES = {  # RFC 7386, appendix A

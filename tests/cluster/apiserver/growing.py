@@ -16,8 +16,8 @@ from moorage.api.documents.records import Record
 from moorage.api.documents.request_targets import Target
 from moorage.api.documents.served_kinds import KINDS, Document, ServedKind
 from moorage.api.documents.statuses import ApiError
-from moorage.api.schema.custom_shapes import kind_schema
-from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
+from moorage.api.schema.field_types import ListOf, MapOf, Scalar, Struct, Type
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.http import write_requests
 from moorage.rules.admission.strategy import set_defaults_and_decode
 from moorage.rules.store.store import Store

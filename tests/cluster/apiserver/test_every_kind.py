@@ -10,8 +10,8 @@ import yaml
 
 from moorage.api.documents.served_kinds import ALL_KINDS, KINDS, REVIEWS, UNGATED_KINDS
 from moorage.api.documents.statuses import ApiError
-from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.schema.normalization import FieldTypeError, conform
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.tables.tables import table
 
 EXAMPLES = yaml.safe_load((Path(__file__).parent / "every_kind.yaml").read_text("utf-8"))

@@ -12,9 +12,9 @@ from moorage.api.documents.http_messages import HTTPRequest, User
 from moorage.api.documents.request_targets import Target
 from moorage.api.documents.served_kinds import KINDS, find_kind
 from moorage.api.documents.statuses import ApiError
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.field_types import ListOf, MapOf, Scalar, Struct
 from moorage.api.schema.normalization import FieldTypeError, conform
-from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.http import write_requests
 from moorage.rules.store.store import Store
 

@@ -9,8 +9,8 @@ import pytest
 from moorage.api.documents.served_kinds import ALL_KINDS, KINDS, MEASURED, REVIEWS
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import find_release
-from moorage.api.schema.custom_shapes import kind_schema, schema
 from moorage.api.schema.protobuf import _fields, messages
+from moorage.api.schema.schemas import kind_schema, schema
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.apiserver.schema import openapi
 from moorage.cluster.apiserver.schema.discovery import aggregated_version

@@ -3,8 +3,8 @@
 import pytest
 
 from moorage.api.documents.object_fields import REPLICA_SETS, bounds
-from moorage.rules.workloads.deletion_order import ReplicaSets
-from moorage.rules.workloads.replica_scaling import Deployments
+from moorage.rules.workloads.deployment import Deployments
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 SHOP = """
 apiVersion: apps/v1

@@ -5,9 +5,9 @@ import pytest
 from moorage.api.documents.object_fields import REPLICA_SETS
 from moorage.api.documents.statuses import ApiError
 from moorage.rules.store.subresources import evict
-from moorage.rules.workloads.deletion_order import ReplicaSets
+from moorage.rules.workloads.deployment import Deployments
 from moorage.rules.workloads.disruption import Disruption
-from moorage.rules.workloads.replica_scaling import Deployments
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 SHOP = """
 apiVersion: apps/v1

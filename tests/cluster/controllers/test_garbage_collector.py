@@ -4,8 +4,8 @@ import pytest
 
 from moorage.api.documents.object_fields import REPLICA_SETS
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector
-from moorage.rules.workloads.deletion_order import ReplicaSets
-from moorage.rules.workloads.replica_scaling import Deployments
+from moorage.rules.workloads.deployment import Deployments
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 SHOP = """
 apiVersion: apps/v1

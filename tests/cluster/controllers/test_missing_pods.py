@@ -9,8 +9,7 @@ from moorage.api.core import Pod
 from moorage.api.decode import decode
 from moorage.api.documents.object_fields import REPLICA_SETS
 from moorage.basis.inputs.files import InputFile
-from moorage.rules.workloads.controller_revisions import StatefulSets
-from moorage.rules.workloads.deletion_order import ReplicaSets
+from moorage.rules.workloads.deployment import Deployments
 from moorage.rules.workloads.job import Jobs
 from moorage.rules.workloads.missing_pods import (
     free_indexes,
@@ -20,7 +19,8 @@ from moorage.rules.workloads.missing_pods import (
     revision_number,
     wanted_active,
 )
-from moorage.rules.workloads.replica_scaling import Deployments
+from moorage.rules.workloads.replica_set import ReplicaSets
+from moorage.rules.workloads.stateful_set import StatefulSets
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.workloads import expand
 

@@ -7,7 +7,7 @@ from moorage.cluster.controllers.nodes.kubelets import NodeShape, lease_seconds,
 from moorage.cluster.controllers.nodes.node_lifecycle import NodeLifecycle, TaintEviction, wanted_taints
 from moorage.cluster.controllers.upkeep.garbage_collector import PodGarbageCollector
 from moorage.errors import InputError
-from moorage.rules.workloads.deletion_order import ReplicaSets
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 POD = """
 apiVersion: v1

@@ -9,8 +9,8 @@ import pytest
 from moorage.api.documents.object_fields import REPLICA_SETS
 from moorage.cluster.controllers.upkeep.pod_autoscaler import PodAutoscalers
 from moorage.cluster.controllers.upkeep.replica_proposals import MetricError, Tolerances, proposal_of
-from moorage.rules.workloads.deletion_order import ReplicaSets
-from moorage.rules.workloads.replica_scaling import Deployments
+from moorage.rules.workloads.deployment import Deployments
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 #: Usage of new pods counts after so many seconds: their containers start, and one window of metrics passes.
 STARTED_S = 60

@@ -11,8 +11,8 @@ from moorage.api.documents.statuses import ApiError
 from moorage.api.quantity import parse
 from moorage.cluster.controllers.upkeep.status_controllers import ResourceQuotas
 from moorage.rules.store.store import DeleteOptions
-from moorage.rules.workloads.deletion_order import ReplicaSets
-from moorage.rules.workloads.replica_scaling import Deployments
+from moorage.rules.workloads.deployment import Deployments
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 import pytest
 
 from moorage.api.documents.object_fields import CONTROLLERS, REPLICA_SETS, stamp
-from moorage.rules.workloads.deletion_order import ReplicaSets, deletion_order
+from moorage.rules.workloads.deletion_order import deletion_order
+from moorage.rules.workloads.replica_set import ReplicaSets
 
 WEB = """
 apiVersion: apps/v1

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector
-from moorage.rules.workloads.controller_revisions import StatefulSets
+from moorage.rules.workloads.stateful_set import StatefulSets
 
 DB = """
 apiVersion: apps/v1

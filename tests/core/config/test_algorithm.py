@@ -9,7 +9,7 @@ import pytest
 from moorage.basis.inputs.scheduler_config import ConfigSource
 from moorage.core.config.algorithm import Algorithm, load_algorithm
 from moorage.core.config.plain_addresses import Addresses, plain_addresses, split_host_port
-from moorage.core.config.scheduler_document_loader import load_any, load_default
+from moorage.core.config.scheduler_document import load_any, load_default
 from moorage.core.config.written_configuration import as_written
 from moorage.errors import ConfigError, InputError
 

@@ -14,7 +14,7 @@ from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.absent_plugins import SUCCESSORS
 from moorage.core.config.convert import convert
 from moorage.core.config.release_plugins import POINTS_1_21, PROVIDERS
-from moorage.core.config.scheduler_document_loader import from_provider, load_any, load_default
+from moorage.core.config.scheduler_document import from_provider, load_any, load_default
 from moorage.core.config.show import as_document
 from moorage.errors import ConfigError, InputError
 from moorage.framework.profile import points_of

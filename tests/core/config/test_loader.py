@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moorage.api.feature_gates import FeatureGates
 from moorage.core.config.configuration import Configuration, PluginRef
-from moorage.core.config.scheduler_document_loader import default_configuration, load
+from moorage.core.config.configuration_loader import default_configuration, load
 from moorage.errors import ConfigError, Fault, InputError, MoorageError
 from moorage.framework.args import Duration, PluginArgs
 from moorage.framework.registry import Registry

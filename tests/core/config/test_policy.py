@@ -7,7 +7,7 @@ import json
 import pytest
 
 from moorage.basis.inputs.scheduler_config import ConfigSource
-from moorage.core.config.scheduler_document_loader import load_any
+from moorage.core.config.scheduler_document import load_any
 from moorage.errors import ConfigError
 
 RULES = ConfigSource()

@@ -6,9 +6,9 @@ import pytest
 
 from moorage.api.feature_gates import TODAY, FeatureGates
 from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginConfig, PluginRef, Plugins, PluginSet
+from moorage.core.config.configuration_loader import load
 from moorage.core.config.profiles import catalogue, resolve
 from moorage.core.config.release_plugins import CHECKED_WHEN_LOADED, POINTS_1_36, default_plugins
-from moorage.core.config.scheduler_document_loader import load
 from moorage.errors import ConfigError
 from moorage.framework.points import POINTS
 from moorage.framework.registry import Registry

@@ -12,9 +12,9 @@ from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import RELEASES, find_release
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.api_versions import v1_of
+from moorage.core.config.configuration_loader import default_configuration, load
 from moorage.core.config.convert import convert
 from moorage.core.config.profiles import resolve
-from moorage.core.config.scheduler_document_loader import default_configuration, load
 from moorage.core.config.show import as_document, as_table, listed
 from moorage.errors import ConfigError, InputError
 from moorage.plugins import builtin_registry

@@ -11,9 +11,9 @@ from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import find_release
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.configuration import LeaderElection, PluginRef, Plugins, PluginSet
+from moorage.core.config.configuration_loader import load
 from moorage.core.config.plugin_sets import ReadProfile, expand
 from moorage.core.config.release_plugins import POINTS_1_36, default_plugins
-from moorage.core.config.scheduler_document_loader import load
 from moorage.core.config.validation import leader_election_faults
 from moorage.errors import ConfigError
 from moorage.plugins import builtin_registry

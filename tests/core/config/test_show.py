@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.feature_gates import FeatureGates
+from moorage.core.config.configuration_loader import load
 from moorage.core.config.profiles import resolve
 from moorage.core.config.release_plugins import POINTS_1_36, default_plugins
-from moorage.core.config.scheduler_document_loader import load
 from moorage.core.config.show import as_document, as_table
 from moorage.errors import ConfigError
 from moorage.framework.points import POINTS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from moorage.api.feature_gates import FeatureGates
 from moorage.basis.inputs.scheduler_config import ConfigSource
 from moorage.core.config.release_plugins import POINTS_1_36, default_plugins
-from moorage.core.config.scheduler_document_loader import load_any
+from moorage.core.config.scheduler_document import load_any
 from moorage.core.config.written_configuration import as_written
 from moorage.errors import ConfigError
 from moorage.framework.points import POINTS

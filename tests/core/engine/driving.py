@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from moorage.api.feature_gates import TODAY, FeatureGates
 from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.building.builder import build_profiles
-from moorage.core.config.scheduler_document_loader import load
+from moorage.core.config.configuration_loader import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import NO_LONGER_WANTED, Done, Gone, Phase, Query, Seen, Work
 from moorage.core.engine.outbox import Cancel, Decided, GroupAttempted, PluginFault, Preempted, Revoked, Skipped

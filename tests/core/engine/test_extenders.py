@@ -9,8 +9,8 @@ import pytest
 from moorage.api.feature_gates import FeatureGates
 from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.building.builder import build_profiles
+from moorage.core.config.configuration_loader import load
 from moorage.core.config.configured_extenders import extenders_of
-from moorage.core.config.scheduler_document_loader import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Answered, Phase
 from moorage.core.engine.scheduler import Scheduler

@@ -21,7 +21,7 @@ from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import TODAY
 from moorage.basis.inputs.scheduler_config import registry_with
 from moorage.core.building.builder import build_profiles
-from moorage.core.config.scheduler_document_loader import load
+from moorage.core.config.configuration_loader import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Done, Gone, Phase, Seen
 from moorage.core.engine.outbox import Decided

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.laboratory.comparison import release_changes
 from tests.interfaces.cli.test_compare import SCHEMA
 from tests.interfaces.cli.test_simulate_output import violations

@@ -13,7 +13,7 @@ from moorage.basis.client.rest import Rest
 from moorage.basis.inputs.scheduler_config import ConfigSource
 from moorage.basis.serving.certificate_authority import make_authority
 from moorage.core.building.builder import build_resolved
-from moorage.core.config.scheduler_document_loader import load_default
+from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError

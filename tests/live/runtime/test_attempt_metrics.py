@@ -10,7 +10,7 @@ from moorage.api.feature_gates import FeatureGates
 from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup, PodGroupSchedulingPolicy, PodGroupSpec
 from moorage.core.building.builder import build_profiles
-from moorage.core.config.scheduler_document_loader import load
+from moorage.core.config.configuration_loader import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from moorage.api.feature_gates import FeatureGates
 from moorage.core.building.builder import build_profiles
-from moorage.core.config.scheduler_document_loader import load
+from moorage.core.config.configuration_loader import load
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Seen
 from moorage.core.engine.scheduler import Scheduler

@@ -21,7 +21,7 @@ from moorage.cluster.apiserver.http.serve import serving
 from moorage.core.building.builder import build_resolved
 from moorage.core.config.configuration import Extender
 from moorage.core.config.configured_extenders import extenders_of
-from moorage.core.config.scheduler_document_loader import load_default
+from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError

@@ -15,7 +15,7 @@ from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.core.building.builder import build_resolved
-from moorage.core.config.scheduler_document_loader import load_any
+from moorage.core.config.scheduler_document import load_any
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
 from moorage.interfaces.cli.live.embedded_cluster import grant_kinds

@@ -24,7 +24,7 @@ from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.http.server import Front
 from moorage.core.building.builder import build_resolved
-from moorage.core.config.scheduler_document_loader import load_default
+from moorage.core.config.scheduler_document import load_default
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.scheduler import Scheduler
 from moorage.live.runtime.attempt_metrics import Observers

@@ -21,7 +21,7 @@ import pytest
 from moorage.api.documents.served_kinds import CustomVersion
 from moorage.api.documents.statuses import ApiError, bounded
 from moorage.api.schema.custom_kinds import apply_defaults, drop_unknown_fields
-from moorage.api.schema.custom_shapes import schema
+from moorage.api.schema.schemas import schema
 from moorage.api.schema.value_limits import MAX_VALUES
 from moorage.rules.admission.custom_resource_rules import _compile, custom_rule_faults
 from moorage.rules.admission.custom_resource_strategy import _list_faults

@@ -20,8 +20,8 @@ from moorage.api.fields.fieldsets import (
     without,
 )  # fmt: skip
 from moorage.api.fields.managed_fields import LAST_APPLIED, FieldManager, apply, manager_of, track
-from moorage.api.schema.custom_shapes import kind_schema
-from moorage.api.schema.schemas import Struct
+from moorage.api.schema.field_types import Struct
+from moorage.api.schema.schemas import kind_schema
 
 NOW = "2026-01-01T00:00:00Z"
 DEPLOYMENTS = kind_schema(find_kind("deployments", "apps"))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from moorage.api.documents.served_kinds import Document
 from moorage.api.documents.statuses import go_quoted, go_value, go_word
 from moorage.api.fields.fieldsets import FieldSet, shown
-from moorage.api.schema.schemas import UNTYPED, Field, ListOf, MapOf, Scalar, Struct, Type, is_leaf
+from moorage.api.schema.field_types import UNTYPED, Field, ListOf, MapOf, Scalar, Struct, Type, is_leaf
 
 
 class Differences(NamedTuple):

@@ -19,7 +19,7 @@ from moorage.api.documents.statuses import ApiError, Cause
 from moorage.api.fields import field_merge, fieldsets
 from moorage.api.fields.field_merge import Differences, compare, field_set, merge, named_members, remove
 from moorage.api.fields.fieldsets import FieldSet, difference, intersection, ordered, union, union_all
-from moorage.api.schema.schemas import Struct
+from moorage.api.schema.field_types import Struct
 from moorage.api.validation.metadata import MAX_ANNOTATIONS
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

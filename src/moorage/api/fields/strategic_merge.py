@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.documents.statuses import bad_request, go_value, quoted, unknown
-from moorage.api.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type
+from moorage.api.schema.field_types import Field, ListOf, MapOf, Scalar, Struct, Type
 
 _DELETE_FROM: Final = "$deleteFromPrimitiveList"
 _ORDER: Final = "$setElementOrder"

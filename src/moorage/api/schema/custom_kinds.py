@@ -16,8 +16,8 @@ from moorage.api.documents import served_kinds
 from moorage.api.documents.records import is_condition_true
 from moorage.api.documents.served_kinds import CustomVersion, Document, Schema, ServedKind, version_priority
 from moorage.api.documents.statuses import ApiError
-from moorage.api.schema.custom_shapes import schema
 from moorage.api.schema.normalization import MAX_UNKNOWN, FieldTypeError, Place, conform, path_of
+from moorage.api.schema.schemas import schema
 
 #: The finalizer that keeps a definition until its objects are deleted.
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"

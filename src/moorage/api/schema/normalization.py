@@ -23,8 +23,8 @@ from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.api.documents.statuses import go_word
 from moorage.api.quantity import NANO_PER_MILLI, QuantityError, canonical, milli_value, parse
 from moorage.api.reading.json_tree import WrittenFloat, plain_floats
-from moorage.api.schema.custom_shapes import kind_schema, schema
-from moorage.api.schema.schemas import UNTYPED, Field, ListOf, MapOf, Scalar, Struct, Type
+from moorage.api.schema.field_types import UNTYPED, Field, ListOf, MapOf, Scalar, Struct, Type
+from moorage.api.schema.schemas import kind_schema, schema
 from moorage.basis import text_of
 
 #: Maximum number of unknown or duplicate fields that Go's decoder reports.

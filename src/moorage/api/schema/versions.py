@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.api.documents.statuses import bad_request
-from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.schema.normalization import FieldTypeError, conform
+from moorage.api.schema.schemas import kind_schema
 
 _Convert = Callable[[Document], None]
 

@@ -13,7 +13,7 @@ from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import TODAY, find_release, why_unknown
 from moorage.core.config.algorithm import Algorithm, load_algorithm
 from moorage.core.config.config_map import taken_out
-from moorage.core.config.scheduler_document_loader import Loaded, from_provider, load_any, load_default
+from moorage.core.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.errors import InputError
 from moorage.framework.profile import declared_name
 from moorage.framework.registry import Registry

@@ -18,13 +18,13 @@ from moorage.errors import InputError
 from moorage.rules.volumes.attributes_classes import AttributesClassProtection
 from moorage.rules.volumes.pod_claims import EphemeralVolumes, ResourceClaims
 from moorage.rules.volumes.volumes import Volumes
-from moorage.rules.workloads.controller_revisions import StatefulSets
 from moorage.rules.workloads.cron_job import CronJobs
 from moorage.rules.workloads.daemon_set import DaemonSets
-from moorage.rules.workloads.deletion_order import ReplicaSets
+from moorage.rules.workloads.deployment import Deployments
 from moorage.rules.workloads.disruption import Disruption
 from moorage.rules.workloads.job import Jobs
-from moorage.rules.workloads.replica_scaling import Deployments
+from moorage.rules.workloads.replica_set import ReplicaSets
+from moorage.rules.workloads.stateful_set import StatefulSets
 from moorage.rules.workloads.steps import Controller
 
 #: kube-controller-manager's names for controllers that record their events under another name.

@@ -11,7 +11,7 @@ from moorage.basis.printable import clip
 from moorage.core.config.configuration import Configuration
 from moorage.core.config.configured_extenders import extenders_of
 from moorage.core.config.profiles import ResolvedProfile, resolve
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.waking import Waking
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.verifying import Verification

@@ -17,15 +17,7 @@ from moorage.core.config.api_versions import V1BETA1, v1beta1_over
 from moorage.core.config.configuration import Configuration, KubeSchedulerProfile, PluginConfig, Plugins
 from moorage.core.config.document_reader import KIND, not_registered, read_text
 from moorage.core.config.release_plugins import DEFAULT_PROVIDER, PROVIDERS
-from moorage.core.config.scheduler_document_loader import (
-    POLICY,
-    Loaded,
-    ReleaseRules,
-    from_policy,
-    from_provider,
-    load_any,
-    load_as,
-)
+from moorage.core.config.scheduler_document import POLICY, Loaded, ReleaseRules, from_policy, from_provider, load_any, load_as
 from moorage.errors import ConfigError, InputError
 from moorage.framework.registry import Registry
 

@@ -24,7 +24,7 @@ from moorage.core.config.api_versions import V1
 from moorage.core.config.configuration import Configuration, Plugins
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.release_plugins import REMOVED_IN_V1
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document
 from moorage.core.config.upgrade import changed_rules, gained_plugins, with_plugin, without_refused
 from moorage.framework.points import POINTS

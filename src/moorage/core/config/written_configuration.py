@@ -28,7 +28,7 @@ from moorage.core.config.document_reader import KIND
 from moorage.core.config.plugin_sets import merge
 from moorage.core.config.profiles import args_of
 from moorage.core.config.release_plugins import default_plugins
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document, plain_struct, typed_args
 
 #: The default timeout of an extender.

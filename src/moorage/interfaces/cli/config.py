@@ -13,7 +13,7 @@ from moorage.basis.files import without_content
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.basis.printable import escape_json, one_line
 from moorage.core.config.convert import convert as to_v1
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.show import as_document, as_table
 from moorage.errors import ConfigError, InputError, MoorageError
 from moorage.framework.mistakes import mistakes_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from moorage.api.core import Node, Object, Pod
 from moorage.api.gc_pause import collector_paused
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.decision import Decision
 from moorage.framework.changes import Change
 from moorage.framework.dropped_fields import ignored_fields_note

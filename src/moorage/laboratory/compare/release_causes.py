@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from moorage.api.releases.release import Release
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.upgrade import change_texts
 from moorage.errors import MoorageError
 from moorage.framework.profile import points_of

@@ -19,7 +19,7 @@ from moorage.api.core import Namespace, Node, NodeSelector, NodeSelectorRequirem
 from moorage.api.devices import ResourceClaim, ResourceClaimSpec
 from moorage.basis.printable import one_line
 from moorage.core.config.profiles import ResolvedProfile
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
 from moorage.framework.changes import Change, taint_text
 from moorage.framework.profile import Profile, attach, make_profile

@@ -19,7 +19,7 @@ from moorage.api.custom_objects import CustomObject
 from moorage.api.decode import decode
 from moorage.api.documents.object_fields import stable_uid
 from moorage.api.fields.strategic_merge import strategic_merge
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.schemas import kind_schema
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
 from moorage.basis.inputs.objects import FoundObject

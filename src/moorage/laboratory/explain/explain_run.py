@@ -33,11 +33,10 @@ from moorage.laboratory.pending_search import PendingSearch, grouped
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.explanation import Explanation, PodStanding
-from moorage.report.explanation_values import AtomReport, ChangeReport
+from moorage.report.explanation_values import AtomReport, ChangeReport, ExplainRequest
 from moorage.report.narrowing import EVERY, Narrowing
 from moorage.report.outcome import InputNote, RefusedPods, Run
 from moorage.report.pending_report import PendingGroup, PendingReport, PendingWay, summary_of
-from moorage.report.score_values import ExplainRequest
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import ignored_fields, input_notes, objects_of, simulate_cluster, workload_names
 from moorage.simulator.job_groups import create_for

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from moorage.api.core import Namespace, Node, Object, Pod, ReplicationController, Service
 from moorage.api.gc_pause import collector_paused
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.engine.facts import Gone, Seen
 from moorage.core.engine.scheduler import Scheduler
 from moorage.framework.profile import Profile

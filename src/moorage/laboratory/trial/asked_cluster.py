@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moorage.api.core import Object, Pod
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.placements import PodPlacement

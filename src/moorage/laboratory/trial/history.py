@@ -40,7 +40,7 @@ from moorage.api import packing
 from moorage.api.custom_objects import CustomObject, custom_type
 from moorage.api.gc_pause import collector_paused
 from moorage.api.meta import Object
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.search import EVERYWHERE, SearchScope
 from moorage.core.engine.facts import Gone, Seen

@@ -16,9 +16,9 @@ from moorage.api.documents.served_kinds import CustomVersion, Document, Schema, 
 from moorage.api.meta import Object
 from moorage.api.names import check_dns1035_label
 from moorage.api.schema.custom_kinds import embedded_resources, field_schema, inner_schemas
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.field_types import ListOf, MapOf, Struct, Type
 from moorage.api.schema.normalization import path_of
-from moorage.api.schema.schemas import ListOf, MapOf, Struct, Type
+from moorage.api.schema.schemas import kind_schema
 from moorage.api.validation.faults import Faults, duplicate, invalid, required
 from moorage.api.validation.metadata import object_meta
 from moorage.api.validation.rule_tables import field_of

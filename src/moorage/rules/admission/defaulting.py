@@ -29,9 +29,9 @@ from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.schema.custom_kinds import apply_defaults
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.field_types import UNTYPED, ListOf, MapOf, Scalar, Struct, Type
 from moorage.api.schema.normalization import complete_types
-from moorage.api.schema.schemas import UNTYPED, ListOf, MapOf, Scalar, Struct, Type
+from moorage.api.schema.schemas import kind_schema
 from moorage.rules.admission.validation import pod_specs
 
 _RULES: Final[Mapping[type[Object], Callable[[Any], Object]]] = {

@@ -14,9 +14,9 @@ from typing import Final
 
 from moorage.api.cel.types import BOOL, BYTES, DOUBLE, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of
 from moorage.api.documents.served_kinds import Document, KindTable, ServedKind, as_mapping
-from moorage.api.schema.custom_shapes import kind_schema
-from moorage.api.schema.schemas import UNTYPED, ListOf, MapOf, Scalar, Struct
-from moorage.api.schema.schemas import Type as Shape
+from moorage.api.schema.field_types import UNTYPED, ListOf, MapOf, Scalar, Struct
+from moorage.api.schema.field_types import Type as Shape
+from moorage.api.schema.schemas import kind_schema
 from moorage.rules.admission.policy_expressions import PolicyError, PolicyTypes
 
 #: The most kinds that a policy is checked for.

@@ -15,8 +15,8 @@ from moorage.api.documents.served_kinds import Document, ServedKind, set_or_drop
 from moorage.api.documents.statuses import ApiError, invalid
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.quantity import parse
-from moorage.api.schema.custom_shapes import schema
 from moorage.api.schema.go_structs import as_sent, changed_lines, go_value
+from moorage.api.schema.schemas import schema
 from moorage.api.validation.rule_tables import Holders, check, field_of
 from moorage.errors import Fault
 from moorage.rules.admission.definition_validation import definition_faults

@@ -23,9 +23,9 @@ from moorage.api.documents.statuses import ApiError, Cause, bounded, forbidden, 
 from moorage.api.fields.field_merge import merge, type_faults
 from moorage.api.fields.patches import PatchTestError, json_patch
 from moorage.api.meta import LabelSelector
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.field_types import UNTYPED, ListOf, MapOf, Scalar, Struct, Type
 from moorage.api.schema.normalization import FieldTypeError, conform
-from moorage.api.schema.schemas import UNTYPED, ListOf, MapOf, Scalar, Struct, Type
+from moorage.api.schema.schemas import kind_schema
 from moorage.api.schema.versions import convert
 from moorage.api.selectors import label_selector_matches
 from moorage.rules.admission.policy_expressions import Expressions, PolicyError, UnmetRule

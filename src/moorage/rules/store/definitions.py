@@ -24,7 +24,7 @@ from moorage.api.documents.served_kinds import (
 from moorage.api.fields.managed_fields import FieldManager, track
 from moorage.api.schema import custom_kinds
 from moorage.api.schema.custom_kinds import CLEANUP, is_established
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.schemas import kind_schema
 from moorage.rules.admission.admission_plugins import add_finalizer
 from moorage.rules.admission.definition_validation import approval_of
 from moorage.rules.store.watches import StoreChange

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.api.documents.statuses import bad_request, conflict, invalid
-from moorage.api.schema.custom_shapes import schema
 from moorage.api.schema.normalization import FieldTypeError, conform
+from moorage.api.schema.schemas import schema
 from moorage.errors import Fault
 from moorage.rules.admission.admission_plugins import finalizers_of
 

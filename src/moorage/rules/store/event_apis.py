@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from moorage.api.documents.served_kinds import Document, ServedKind, served
 from moorage.api.documents.statuses import ApiError
-from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.schema.normalization import conform
+from moorage.api.schema.schemas import kind_schema
 from moorage.rules.admission.strategy import set_defaults_and_decode
 from moorage.rules.store.detached_store import FollowUp
 from moorage.rules.store.store import Store

@@ -31,7 +31,7 @@ from moorage.api.documents.served_kinds import (
 from moorage.api.documents.statuses import already_exists, conflict, forbidden, invalid, not_found, quoted, unknown
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.fields.managed_fields import FieldManager, equal_but_times, fields_not_written, track
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.schemas import kind_schema
 from moorage.api.schema.versions import convert, is_renamed
 from moorage.errors import Fault
 from moorage.rules.admission import admission_plugins

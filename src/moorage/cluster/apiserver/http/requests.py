@@ -22,8 +22,8 @@ from moorage.api.documents.request_targets import ReviewTarget, Target
 from moorage.api.documents.resource_versions import parse_version_of_one
 from moorage.api.documents.served_kinds import MEASURED, Document, Review, ServedKind
 from moorage.api.fields.managed_fields import FieldManager, manager_of, track
-from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.schema.protobuf import PROTOBUF
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.access.access_reviews import answer
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_of

@@ -20,7 +20,7 @@ from moorage.api.documents.served_kinds import Document, Review, ServedKind
 from moorage.api.documents.statuses import ApiError, conflict, not_acceptable_form
 from moorage.api.fields import managed_fields
 from moorage.api.fields.managed_fields import FieldManager
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.http.write_requests import (
     check_options,
     configuration,

@@ -23,8 +23,8 @@ from moorage.api.fields.field_merge import type_faults
 from moorage.api.fields.managed_fields import FieldManager, manager_of
 from moorage.api.fields.patches import json_patch, merge_patch
 from moorage.api.fields.strategic_merge import strategic_merge
-from moorage.api.schema.custom_shapes import kind_schema
 from moorage.api.schema.normalization import FieldTypeError
+from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema import request_bodies
 from moorage.errors import Fault
 from moorage.rules.admission.object_warnings import object_warnings

@@ -18,9 +18,9 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from moorage.api.documents import served_kinds
-from moorage.api.schema.custom_shapes import kind_schema, schema
+from moorage.api.schema.field_types import Field, ListOf, MapOf, Scalar, Struct, Type
 from moorage.api.schema.protobuf import origin_of
-from moorage.api.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type
+from moorage.api.schema.schemas import kind_schema, schema
 from moorage.api.wire_format import delimited as _message
 from moorage.api.wire_format import text as _text
 from moorage.basis import text_of

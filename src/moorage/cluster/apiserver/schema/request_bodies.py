@@ -19,7 +19,7 @@ from moorage.api.documents.statuses import ApiError, bad_request, go_word, synta
 from moorage.api.reading.json_tree import plain_floats, read_written, reads_back
 from moorage.api.reading.manifests import read_first_yaml, read_json
 from moorage.api.schema.custom_kinds import fit_custom
-from moorage.api.schema.custom_shapes import kind_schema
+from moorage.api.schema.field_types import ListOf, MapOf, Scalar, Struct, Type
 from moorage.api.schema.go_structs import SENT_EMPTY
 from moorage.api.schema.normalization import (
     MAX_UNKNOWN,
@@ -30,7 +30,7 @@ from moorage.api.schema.normalization import (
     steps_of,
 )
 from moorage.api.schema.protobuf import PROTOBUF, read_protobuf
-from moorage.api.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
+from moorage.api.schema.schemas import kind_schema
 from moorage.api.schema.value_limits import check_text, check_values
 from moorage.errors import InputError
 

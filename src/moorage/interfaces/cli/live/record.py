@@ -28,7 +28,7 @@ from moorage.basis.printable import counted, one_line
 from moorage.basis.recording.log_reader import STARTED, STATE_KEPT_S, ClusterLog, moment_text, parse_seconds
 from moorage.basis.recording.log_writer import LogLimits, LogWriter
 from moorage.core.building.builder import complete_scheduler
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.engine.engine_state import EngineSettings
 from moorage.core.queue import QueueTimes
 from moorage.errors import InputError

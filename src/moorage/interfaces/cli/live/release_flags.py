@@ -21,7 +21,7 @@ from moorage.core.config.api_versions import V1BETA1
 from moorage.core.config.configuration import LeaderElection
 from moorage.core.config.document_reader import KIND, read_text
 from moorage.core.config.plain_addresses import Addresses, is_ip, join_host_port
-from moorage.core.config.scheduler_document_loader import POLICY
+from moorage.core.config.scheduler_document import POLICY
 from moorage.core.config.validation import client_faults
 from moorage.errors import Fault, InputError, MoorageError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, read_file

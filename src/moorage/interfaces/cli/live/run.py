@@ -26,7 +26,7 @@ from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.config.configuration import Configuration, LeaderElection
 from moorage.core.config.document_reader import one_line_error
 from moorage.core.config.release_plugins import LOCKS
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.config.validation import leader_election_faults
 from moorage.core.config.written_configuration import as_written
 from moorage.errors import ClusterError, ConfigError, InputError, MoorageError

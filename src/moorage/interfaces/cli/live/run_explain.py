@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from moorage.api.core import Pod
 from moorage.basis.client.reflector import Reflector
 from moorage.basis.printable import one_line
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.framework.profile import Profile
 from moorage.live.server.endpoints import Page
 from moorage.live.server.live_scheduler import Live

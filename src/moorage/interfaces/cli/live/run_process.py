@@ -24,7 +24,7 @@ from moorage.basis.client.reflector import Reflector
 from moorage.basis.client.rest import BIND_S, Rest, user_agent
 from moorage.core.building.builder import complete_scheduler
 from moorage.core.config.plain_addresses import join_host_port
-from moorage.core.config.scheduler_document_loader import Loaded
+from moorage.core.config.scheduler_document import Loaded
 from moorage.core.engine.engine_state import EngineSettings
 from moorage.core.engine.scheduler import Scheduler
 from moorage.core.extenders.wire import shown

@@ -64,15 +64,15 @@ async def find_companions(get: Get) -> Companions:
         resources += [
             WatchedResource(one.type, one.api_version, one.resource, one.namespaced) for one in map(found.__getitem__, BESIDE)
         ]
-    readable = await asyncio.gather(*(_may_read(get, one) for one in resources))
+    readable = await asyncio.gather(*(_may_read(get, one.path, {"limit": "1"}) for one in resources))
     pairs = list(zip(resources, readable, strict=True))
     return Companions(tuple(one for one, may in pairs if may), names, tuple(one.plural for one, may in pairs if may is False))
 
 
-async def _may_read(get: Get, resource: WatchedResource[Any]) -> bool | None:
-    """Return whether a kind may be listed; None if it is not served."""
+async def _may_read(get: Get, path: str, params: Mapping[str, str]) -> bool | None:
+    """Return whether a path may be read; None if nothing is served there."""
     try:
-        await get(resource.path, {"limit": "1"})
+        await get(path, params)
     except ClusterError as error:
         if error.status not in {401, 403, 404}:
             raise
@@ -82,14 +82,18 @@ async def _may_read(get: Get, resource: WatchedResource[Any]) -> bool | None:
 
 async def _has_autoscaler(get: Get) -> bool:
     """Return whether cluster-autoscaler writes its status."""
-    namespace, name = CONFIG_MAPS[0]
-    try:
-        await get(f"/api/v1/namespaces/{namespace}/configmaps/{name}", {})
-    except ClusterError as error:
-        if error.status not in {401, 403, 404}:
-            raise
-        return False
-    return True
+    return bool(await _may_read(get, _path_of(CONFIG_MAPS[0]), {}))
+
+
+def _path_of(config_map: tuple[str, str]) -> str:
+    namespace, name = config_map
+    return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+
+
+def _identity(raw: bytes, where: str) -> ObjectMeta:
+    """Return the name, UID and version of an object; no other field of its metadata is of use."""
+    known = decode(raw, Object, where).metadata
+    return ObjectMeta(name=known.name, namespace=known.namespace, uid=known.uid, resource_version=known.resource_version)
 
 
 def _companion(name: str) -> WatchedResource[CustomObject]:
@@ -107,15 +111,12 @@ def _runner(plural: str, names: dict[tuple[str, str], None]) -> WatchedResource[
 
     def read(raw: bytes) -> CustomObject:
         found = FoundObject(kind.api_version, kind.name, raw, plural)
-        known = decode(raw, Object, plural).metadata
-        metadata = ObjectMeta(
-            name=known.name, namespace=known.namespace, uid=known.uid, resource_version=known.resource_version
-        )  # no other field of it is of use
+        metadata = _identity(raw, plural)
         component = next(components_of(found), None)
         if component is None:
             return RUNNERS[plural](metadata=metadata, document={})
         names.update(dict.fromkeys(config_maps_of(found)))
-        return RUNNERS[plural](metadata=metadata, document=kept_component(component, known.namespace))
+        return RUNNERS[plural](metadata=metadata, document=kept_component(component, metadata.namespace))
 
     return WatchedResource(RUNNERS[plural], kind.api_version, plural, read=read, unserved_s=_UNSERVED_S)
 
@@ -146,7 +147,7 @@ class ConfigMapReader:
     async def _read(self, name: tuple[str, str]) -> None:
         known = self._known.get(name)
         try:
-            body = await self._get("/api/v1/namespaces/{}/configmaps/{}".format(*name), {})
+            body = await self._get(_path_of(name), {})
             found = _config_map(body)
         except (ClusterError, msgspec.MsgspecError) as error:
             if getattr(error, "status", 0) != 404:
@@ -169,6 +170,4 @@ def _config_map(body: bytes) -> CustomObject | None:
     document = kept_config_map(msgspec.json.decode(body, type=dict[str, Any]))
     if document is None:
         return None
-    known = decode(body, Object, "config map").metadata
-    metadata = ObjectMeta(name=known.name, namespace=known.namespace, uid=known.uid, resource_version=known.resource_version)
-    return CONFIG_MAP_TYPE(metadata=metadata, document=document)
+    return CONFIG_MAP_TYPE(metadata=_identity(body, "config map"), document=document)

@@ -62,7 +62,8 @@ def pools_of_cluster(
     arguments = next(_command_lines(held), None) or next(kept, None)
     flags = read_flags(arguments or ())
     status = str(maps.get(_STATUS, {}).get("status", ""))
-    bounds = {name: (low, high) for name, low, high in flags.nodes} | dict(_bounds(status))
+    reported = _groups_in(status)
+    bounds = {name: (low, high) for name, low, high in flags.nodes} | dict(_bounds(status, reported))
     missing = []
     if arguments is None:
         missing.append("the command line of cluster-autoscaler: its defaults are assumed")
@@ -71,7 +72,7 @@ def pools_of_cluster(
     if not bounds:
         missing.append(f"the bounds of node groups (config map {_STATUS}, or --nodes): 0 to {_MOST} nodes are assumed")
     waits = "cluster-autoscaler waits after a failed scale-up, and here it does not"
-    missing += [f"node group {name}: {waits}" for name in _backing_off(status)]
+    missing += [f"node group {name}: {waits}" for name in _backing_off(status, reported)]
     groups = group_nodes(nodes)
     named = {group.name: name for group in groups if (name := _name_for(group.name, bounds))}
     known = {one.name: one for one in templates}
@@ -110,27 +111,33 @@ def _command_lines(documents: Iterable[Mapping[str, Any]]) -> Iterator[list[str]
                 yield words
 
 
-def _bounds(status: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield the names of node groups with their minimum and maximum."""
+def _groups_in(status: str) -> list[dict[str, Any]] | None:
+    """Return the node groups of a status in YAML; None for the text of earlier releases."""
     if "nodeGroups:" not in status:
+        return None
+    tree = read_first_yaml(status, _STATUS)
+    return (tree.get("nodeGroups") or []) if isinstance(tree, dict) else []
+
+
+def _bounds(status: str, groups: list[dict[str, Any]] | None) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield the names of node groups with their minimum and maximum. ``groups``: see ``_groups_in``"""
+    if groups is None:
         for name, low, high in _OLD.findall(status):
             yield name, (int(low), int(high))
         return
-    tree = read_first_yaml(status, _STATUS)
-    for one in tree.get("nodeGroups") or () if isinstance(tree, dict) else ():
+    for one in groups:
         health = one.get("health") or {}
         yield str(one.get("name")), (int(health.get("minSize", 0)), int(health.get("maxSize", _MOST)))
 
 
-def _backing_off(status: str) -> Iterator[str]:
-    """Yield the names of node groups that do not grow for a while, as the config map says."""
-    if "nodeGroups:" not in status:
+def _backing_off(status: str, groups: list[dict[str, Any]] | None) -> Iterator[str]:
+    """Yield the names of node groups that do not grow for a while, as the config map says. ``groups``: see ``_groups_in``"""
+    if groups is None:
         for name, text in re.findall(r"Name:\s*(\S+)(.*?)(?=Name:|\Z)", status, re.DOTALL):
             if re.search(r"ScaleUp:\s*Backoff", text):
                 yield name
         return
-    tree = read_first_yaml(status, _STATUS)
-    for one in tree.get("nodeGroups") or () if isinstance(tree, dict) else ():
+    for one in groups:
         if (one.get("scaleUp") or {}).get("status") == "Backoff":
             yield str(one.get("name"))
 

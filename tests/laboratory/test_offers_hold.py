@@ -42,7 +42,55 @@ FOUND = {
     "a DaemonSet comes to a node with a new label": 101128,
     "a pod that waits already takes the room before the new pod": 101019,
     "a sibling that waits with the old rule takes the place of one that leaves": 101065,
+    "all pods of a Job are created again, and take the larger node": 100426,
+    "a Job whose pods fill nodes before its last one": 201534,
+    "the pod itself waits with the old rule, and takes the place of a sibling": 201432,
 }
+
+
+RECREATED = {
+    "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 2, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "3"}}}]},
+        },
+    },
+}  # fmt: skip
+
+
+def node(name, cpu):
+    amounts = {"cpu": cpu, "pods": "9"}
+    return {**NODE, "metadata": {"name": name}, "status": {"capacity": amounts, "allocatable": amounts}}
+
+
+def test_the_pods_of_a_recreated_deployment_all_leave_first():
+    """Both pods are created again, and both go to the larger node: the smaller one alone is no answer."""
+    up = LocalUp([node("large", "4"), node("small", "2"), RECREATED])
+    up.settle(10)
+    key = next(name for name, pod in up.pods().items() if not pod["spec"].get("nodeName"))
+    found = moorage.Cluster.from_objects(up.documents()).least_change(key)
+    shrink = next(one for one in found if one.kind == "shrink")
+    assert shrink.nodes == ("large", "small")
+    assert carried_out(up, key, shrink) == ""
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
+def test_a_pod_of_a_workload_that_is_updated_by_hand_is_deleted(kind):
+    body = {name: value for name, value in RECREATED["spec"].items() if name != "strategy"}
+    if kind == "DaemonSet":
+        body.pop("replicas")
+    else:
+        body |= {"replicas": 1, "serviceName": "web", "podManagementPolicy": "Parallel"}
+    document = {**RECREATED, "kind": kind, "spec": {**body, "updateStrategy": {"type": "OnDelete"}}}
+    up = LocalUp([node("small", "2"), document])
+    up.settle(10)
+    (key,) = up.pods()
+    found = moorage.Cluster.from_objects(up.documents()).least_change(key)
+    shrink = next(one for one in found if one.kind == "shrink")
+    assert any(f"kubectl delete pod {key.partition('/')[2]}" in command for command in shrink.commands)
+    assert carried_out(up, key, shrink) == ""
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ class DeploymentSpec(Value):
     replicas: Int64 | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
+    strategy: dict[str, Any] = {}
     paused: bool = False
 
 
@@ -58,6 +59,7 @@ class StatefulSetSpec(Value):
     service_name: str = ""
     pod_management_policy: str = "OrderedReady"
     ordinals: StatefulSetOrdinals | None = None
+    update_strategy: dict[str, Any] = {}
     volume_claim_templates: tuple[dict[str, Any], ...] = ()
 
 
@@ -69,6 +71,7 @@ class StatefulSet(Object):
 class DaemonSetSpec(Value):
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
+    update_strategy: dict[str, Any] = {}
 
 
 class DaemonSet(Object):

@@ -46,6 +46,7 @@ def test_commands_do_what_kubectl_does():
             ("kubectl taint nodes n0 dedicated:NoSchedule-", "node/n0 untainted"),
             (EVICT, "pod/a evicted"),
             ("kubectl delete pod b", 'pod "b" deleted from default namespace'),
+            ("kubectl delete pod b c -n default --ignore-not-found", 'pod "c" deleted from default namespace'),
             ("""kubectl patch deployment web --type=json -p='[{"op":"replace","path":"/spec/replicas","value":3}]'""",
              "deployment.apps/web patched"),
         ):  # fmt: skip
@@ -53,9 +54,10 @@ def test_commands_do_what_kubectl_does():
         assert (await run(browser, "kubectl label node n0 tier=gold"))[0] == 409
         assert (await run(browser, "kubectl taint nodes n0 gpu:NoExecute"))[0] == 409
         assert (await run(browser, "kubectl taint nodes n0 x:NoExecute-")) == (404, 'taint "x:NoExecute" not found')
+        assert (await run(browser, "kubectl delete pod --all b"))[0] == 400
         assert (await run(browser, "kubectl delete pod b"))[0] == 404
 
-    store = a_store(pods=("a", "b"))
+    store = a_store(pods=("a", "b", "c"))
     labels = {"app": "web"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     web = {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}

@@ -11,6 +11,7 @@ import logging
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
@@ -80,10 +81,8 @@ async def _node_command(words: Sequence[str], act: Act) -> str:
 
 async def _pod_command(words: Sequence[str], act: Act) -> str:
     match words:
-        case ["kubectl", "delete", "pod", name, *where] if _is_name(name):
-            namespace = _namespace(where)
-            await act("DELETE", _path(served("pods"), namespace, name))
-            return f'pod "{name}" deleted from {namespace} namespace'
+        case ["kubectl", "delete", "pod", name, *more] if _is_name(name):
+            return await _delete(act, [name, *more])
         case ["kubectl", "annotate", "pod", name, *where, note] if _is_name(name) and "=" in note:
             key, _, value = note.partition("=")
             patch = {"metadata": {"annotations": {key: value}}}
@@ -92,6 +91,25 @@ async def _pod_command(words: Sequence[str], act: Act) -> str:
         case ["kubectl", "create", "--raw", path, "-f", "-", "<<<", body]:
             return await _evict(act, path, body)
     return ""
+
+
+async def _delete(act: Act, words: Sequence[str]) -> str:
+    """Delete pods by their names, of which some may be gone with ``--ignore-not-found``."""
+    lenient = "--ignore-not-found" in words
+    held = [word for word in words if word != "--ignore-not-found"]
+    end = held.index("-n") if "-n" in held else len(held)
+    if not all(map(_is_name, held[:end])):
+        return ""
+    namespace = _namespace(held[end:])
+    said = []
+    for name in held[:end]:
+        try:
+            await act("DELETE", _path(served("pods"), namespace, name))
+            said.append(f'pod "{name}" deleted from {namespace} namespace')
+        except ApiError as error:
+            if not lenient or error.code != HTTPStatus.NOT_FOUND:
+                raise
+    return "\n".join(said) or "no pod is left to delete"
 
 
 async def _other_command(words: Sequence[str], act: Act) -> str:

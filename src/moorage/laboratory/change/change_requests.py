@@ -148,8 +148,9 @@ class ChangeRequests:
         patch = _json_text(operations)
         if made.is_patch:
             text = f"kubectl patch {kind.lower()} {shlex.quote(name)}{where} --type=json -p={shlex.quote(patch)}"
-            gone = [*(also if kind != "Deployment" else ()), *([self._key(changes[0])[1]] if _stays(made) else ())]
-            return " && ".join([text, *(f"kubectl delete pod {shlex.quote(one)}{where}" for one in dict.fromkeys(gone))])
+            others = also if kind != "Deployment" else []
+            gone = [*others, *([self._key(changes[0])[1]] if others or _stays(made) else ())]
+            return " && ".join([text, *_deleting([*dict.fromkeys(gone)], where)])
         get = f"kubectl get {kind.lower()} {shlex.quote(name)}{where} -o json"
         local = "kubectl patch --local -f - -o json"
         steps = [get]
@@ -173,7 +174,8 @@ class ChangeRequests:
         assert pod is not None
         subject = self._subject(pod)[:3]
         others = (one for one in self._around.all_of(Pod) if isinstance(one, Pod) and one.namespace == pod.namespace)
-        return [one for one in others if one.key != pod.key and self._subject(one)[:3] == subject]
+        mine = (one for one in others if one.key != pod.key and self._subject(one)[:3] == subject)
+        return [one for one in mine if is_new(pod) or not is_new(one)]  # its controller may not have created all of them
 
     # -- verdicts ------------------------------------------------------------------------------------------------------
 
@@ -470,6 +472,13 @@ def _stays(made: _Request) -> bool:
         case "DaemonSet":
             return (made.after.get("spec", {}).get("updateStrategy") or {}).get("type") == "OnDelete"
     return False
+
+
+def _deleting(names: Sequence[str], where: str) -> Iterator[str]:
+    """Yield the command that deletes pods; of several, a controller may have deleted some already."""
+    if names:
+        lenient = " --ignore-not-found" if len(names) > 1 else ""
+        yield f"kubectl delete pod {' '.join(map(shlex.quote, names))}{where}{lenient}"
 
 
 def _plain_pod(template: PodTemplateSpec, made: _Request) -> dict[str, Any]:

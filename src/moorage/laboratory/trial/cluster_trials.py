@@ -7,11 +7,14 @@ configuration would give: without the plugin, or with other arguments for it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import product, takewhile
+
+from msgspec.structs import replace as with_fields
 
 from moorage.api.core import Node, Pod
+from moorage.api.workloads import Deployment
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.cycle.decision import Decision
 from moorage.errors import InputError, MoorageError
@@ -20,6 +23,7 @@ from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import ChangeSet, FirstLook, offers_of
 from moorage.laboratory.edit.changes import reconfigured_profile
 from moorage.laboratory.edit.object_edits import DRAWING
+from moorage.laboratory.edit.pod_changes import POD_CHANGES
 from moorage.laboratory.explain.verdicts import off_its_node
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.dry_run import Nominated, known_feasible, quick_decision
@@ -33,7 +37,7 @@ from moorage.laboratory.trial.trials import (
     names_of,
     unscheduled,
 )
-from moorage.simulator.owners import controller_kind, controller_of
+from moorage.simulator.owners import controller_kind, controller_of, deployment_name
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
@@ -61,6 +65,8 @@ class ClusterTrials:
         self._arrivals = 0
         #: The replacements of evicted pods that were tried before the pod and have a node, and their nodes.
         self._rivals: dict[str, str] = {}
+        #: The UIDs of the pods of the workload that were created again with the pod.
+        self._renewed: set[str] = set()
         self._first = FirstLook(patterns=self.patterns)
         self._moves: dict[str, Change | None] = {}
         self._cycle: tuple[SimulatedCluster, Cycle] | None = None
@@ -85,8 +91,8 @@ class ClusterTrials:
                 self._try_ahead(pod)
             else:
                 self._try_rivals(pod, changes)
-            if self._is_contested(pod, changes):
-                return Trial(fault="a pod that waits already takes the room")
+            if not self._renew_siblings(pod, changes):
+                return Trial(fault="the pods that are created again with it do not all find a place")
             cycle = None if any(one.owner == "pod" for one in changes) else self._keeping_cycle()
             trial = self._decided(pod, profile) if disabled else self._bound(pod, profile, cycle)
             if trial is not None:
@@ -102,6 +108,7 @@ class ClusterTrials:
                 self._try_ahead(pod)
             else:
                 self._try_rivals(pod, changes)
+            self._renew_siblings(pod, changes)
             profile, simulation = self._profile(pod, disabled), self.cluster.simulation
             known = None
             if not any(one.owner in {"pod", "config"} for one in changes):
@@ -208,36 +215,63 @@ class ClusterTrials:
         if is_mixed:
             self.cluster.schedule([uid for uid in others if uid not in fresh and (pods[uid].spec.priority or 0) >= mine])
 
-    def _is_contested(self, pod: Pod, changes: Collection[Change]) -> bool:
-        """Return whether pods that wait already take room of siblings that leave before the pod is created again.
+    def _renew_siblings(self, pod: Pod, changes: Collection[Change]) -> bool:
+        """Create the pods of the workload again if a change makes them all leave at once. Return whether all find a place.
 
-        The pods of a Job leave when it is replaced, and those that repel the pod when their anti-affinity changes.
+        They have the same changes as the pod. Pods that wait already and have at least its priority are older than these, and
+        take what room they can first.
         """
-        owner = controller_of(pod.metadata)
-        made = [one for one in changes if one.owner == "pod" and one.verb not in IN_PLACE]
-        repels = any(one.verb == "prefer" and one.path == "affinity.podAntiAffinity" for one in made)
-        if owner is None or not (repels or (made and owner.kind == "Job")):
-            return False
-        simulation = self.cluster.simulation
-        siblings = [
-            one for one in simulation.pods.values()
-            if one.spec.node_name and one.namespace == pod.namespace and controller_of(one.metadata) == owner
-        ]  # fmt: skip
-        mine = pod.spec.priority or 0
-        queued = (one.pod.pod for one in simulation.scheduler.queue.ranked())
+        self._renewed = set()
+        siblings = self._leaving_together(pod, changes)
+        if not siblings:
+            return True
+        simulation, mine, workload = self.cluster.simulation, pod.spec.priority or 0, _workload(pod)
+        waiting = [one.pod.pod.uid for one in simulation.scheduler.queue.ranked()]
+        before = simulation.arrivals
+        own = [one for one in changes if one.target == f"pod/{pod.key}"]
+        for one in siblings:
+            self.cluster.apply(Change("cluster", "evict", f"pod/{one.key}"))
+        fresh = [one for one in simulation.arrived_after(before) if _workload(one) == workload]
+        for change, sibling in product(own, fresh):
+            with suppress(InputError):  # an anti-affinity changed with that of the pod
+                self.cluster.apply(with_fields(change, target=f"pod/{sibling.key}"))
+        self._renewed = {one.uid for one in fresh}
+        pods = simulation.pods
         rivals = [
-            one.uid for one in queued
-            if one.uid in simulation.pods and (one.spec.priority or 0) >= mine and controller_of(one.metadata) != owner
+            uid for uid in waiting
+            if uid in pods and (pods[uid].spec.priority or 0) >= mine and _workload(pods[uid]) != workload
         ]  # fmt: skip
-        if not (siblings and rivals):
+        if rivals:
+            self.cluster.schedule(rivals)
+        return all(one.node is not None for one in self.cluster.schedule([one.uid for one in fresh]))
+
+    def _leaving_together(self, pod: Pod, changes: Collection[Change]) -> list[Pod]:
+        """Return the pods of the workload that leave before one with the changes is created.
+
+        They are those of a Job, which is replaced, those of a Deployment that recreates its pods, and those that repel the pod
+        when their anti-affinity changes.
+        """
+        owner, own = controller_of(pod.metadata), [one for one in changes if one.target == f"pod/{pod.key}"]
+        made = [one for one in own if one.verb in POD_CHANGES]
+        repels = any(one.verb == "prefer" and one.path == "affinity.podAntiAffinity" for one in made)
+        if owner is None or not made or not (owner.kind == "Job" or repels or self._recreates(pod)):
+            return []
+        workload = _workload(pod)
+        return [one for one in self.cluster.simulation.pods.values() if one.spec.node_name and _workload(one) == workload]
+
+    def _recreates(self, pod: Pod) -> bool:
+        """Return whether the Deployment of a pod, if it has one, deletes its pods before it creates others."""
+        name = deployment_name(pod)
+        try:
+            found = self.cluster.get(f"deployment/{pod.namespace}/{name}") if name else None
+        except InputError:
             return False
-        with self.cluster.transaction():
-            self.cluster.apply(*(Change("cluster", "wait", f"pod/{one.key}") for one in siblings))
-            return any(one.node is not None for one in self.cluster.schedule(rivals))
+        return isinstance(found, Deployment) and found.spec.strategy.get("type") == "Recreate"
 
     def _arrived(self) -> list[Pod]:
-        """Return the pods without a node that were created in this trial."""
-        return [pod for pod in self.cluster.simulation.arrived_after(self._arrivals) if not pod.spec.node_name]
+        """Return the pods without a node that were created in this trial, apart from those of the workload."""
+        arrived = self.cluster.simulation.arrived_after(self._arrivals)
+        return [pod for pod in arrived if not pod.spec.node_name and pod.uid not in self._renewed]
 
     def _waiting(self) -> list[Pod]:
         """Return the pods that replace evicted ones."""
@@ -299,3 +333,11 @@ class ClusterTrials:
             for point, at_point in profile.steps.items()
         }
         return replace(profile, steps=steps, scheduler_name=pod.spec.scheduler_name)
+
+
+def _workload(pod: Pod) -> tuple[str, str, str] | None:
+    """Return the namespace, the kind and the name of what creates a pod: of a Deployment, not of its ReplicaSet."""
+    owner, name = controller_of(pod.metadata), deployment_name(pod)
+    if owner is None:
+        return None
+    return (pod.namespace, "Deployment", name) if name else (pod.namespace, owner.kind, owner.name)

@@ -194,6 +194,18 @@ def test_labels_and_nodes_that_are_not_there_are_errors(demo):
         demo.survive("zone", spare="n9")
     with pytest.raises(InputError, match="no node has the name 'n9'"):
         demo.fail("n9")
+    with pytest.raises(InputError, match="no node is in 'x'; zones: "):
+        demo.fail(zone="x")
+    with pytest.raises(InputError, match="nodes or a zone, not both"):
+        demo.fail("general-a1", zone="zone-a")
+
+
+def test_a_zone_is_lost_as_its_nodes_are(demo):
+    nodes = [one.name for one in demo.snapshot.table.nodes if one.metadata.labels[ZONE] == "zone-a"]
+    by_zone, by_name = demo.fail(zone="zone-a"), demo.fail(*nodes)
+    assert len(by_zone.loss.nodes) > 1
+    assert by_zone.loss.moves == by_name.loss.moves
+    assert by_zone.loss.pending == by_name.loss.pending
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -82,3 +82,15 @@ def test_a_target_is_left_alone_by_name_label_namespace_and_workload(text, targe
 def test_a_text_of_another_form_is_refused(text):
     with pytest.raises(InputError):
         Untouchable((text,))
+
+
+@pytest.mark.slow
+def test_a_program_names_what_is_left_alone():
+    cluster = moorage.Cluster.read(DEMO)
+    cluster.run()
+    offered = cluster.least_change("search-2")
+    assert "node/general-c2" in str(offered)
+    left = cluster.least_change("search-2", untouched=["nodes:general-c2"])
+    assert left
+    assert "node/general-c2" not in str(left)
+    assert "node/general-c2" not in str(cluster.explain("search-2", untouched=["nodes:general-c2"]).changes)

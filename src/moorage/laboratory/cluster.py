@@ -25,6 +25,7 @@ from moorage.errors import InputError
 from moorage.framework.changes import Change, Owner
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.least_change import OWNERS, ChangeLimits, Remedy, find_least_change
+from moorage.laboratory.change.untouchable import Untouchable
 from moorage.laboratory.cluster_objects import (
     Inventory,
     ObjectLike,
@@ -399,6 +400,8 @@ class Cluster(ClusterQuestions):
         costs: Costs | None = None,
         with_queue: bool = False,
         time_limit_s: float | None = None,
+        all_changes: bool = False,
+        untouched: Iterable[str] = (),
     ) -> Explanation:
         """Return why a pod is pending, or why it would now be placed on its node. Nothing changes.
 
@@ -425,7 +428,8 @@ class Cluster(ClusterQuestions):
         if not probes:
             return explanation
         trials, costs = self.trials_of(now.key, costs, with_queue=with_queue)
-        limits = ChangeLimits(tuple(may), alternatives, probes, costs, with_queue, TimeBudget(time_limit_s, time.monotonic))
+        budget, left_alone = TimeBudget(time_limit_s, time.monotonic), Untouchable(tuple(untouched))
+        limits = ChangeLimits(tuple(may), alternatives, probes, costs, with_queue, budget, all_changes, left_alone)
         return with_changes(explanation, trials, self.present(), limits)
 
     def least_change(
@@ -438,19 +442,21 @@ class Cluster(ClusterQuestions):
         with_queue: bool = False,
         time_limit_s: float | None = None,
         all_changes: bool = False,
+        untouched: Iterable[str] = (),
     ) -> list[Remedy]:
         """Return the cheapest changes that would place a pending pod: the best of each owner, and ``alternatives`` more.
 
         Each answer is verified by a run of the engine in the present state in which the pod is tried next; with ``with_queue``,
         the pods ahead of it in the queue are tried first. The list is empty if the pod fits without changes, or if no known
         change helps; ``find_least_change`` returns which of the two holds, and how complete the search was. ``time_limit_s``
-        ends the search; None: no limit. ``all_changes`` also lists what no one should do.
+        ends the search; None: no limit. ``all_changes`` also lists what no one should do. ``untouched``: what they leave
+        alone: ``pods:app=db``, ``namespaces:payments``, ``nodes:n1``.
 
-        Raises  InputError for a pod that is not there
+        Raises  InputError for a pod that is not there, and for a text that names nothing to leave alone
         """
         trials, costs = self.trials_of(self.pod(pod).key, costs, with_queue=with_queue)
-        budget = TimeBudget(time_limit_s, time.monotonic)
-        limits = ChangeLimits(tuple(may), alternatives, probes, costs, with_queue, budget, all_changes)
+        budget, left_alone = TimeBudget(time_limit_s, time.monotonic), Untouchable(tuple(untouched))
+        limits = ChangeLimits(tuple(may), alternatives, probes, costs, with_queue, budget, all_changes, left_alone)
         return list(find_least_change(trials, self.present(), limits).remedies)
 
     def run(self, until_s: float | None = None) -> Run:

@@ -290,18 +290,22 @@ class ClusterQuestions:
 
         return cordon_report(self, request_of(self, {"cordon": list(nodes)}), nodes)
 
-    def fail(self: AskedCluster, *nodes: str, mode: FailureMode | None = None) -> FailureReport:
-        """Return what happens when nodes are lost. Pending pods are placed before. Nothing changes.
+    def fail(self: AskedCluster, *nodes: str, mode: FailureMode | None = None, zone: str = "") -> FailureReport:
+        """Return what happens when nodes, or all nodes of a zone, are lost. Pending pods are placed before. Nothing changes.
 
         ``mode``  ``deleted``: nodes and pods are gone at once; ``unreachable``: the pods are deleted when their tolerations
                   end, but their objects stay, so that a StatefulSet does not replace them. None: ``unreachable`` if no node
                   of these is ready, or else ``deleted``
 
-        Raises  InputError for a node that is not there
+        Raises  InputError for a node or a zone that is not there
         """
-        from moorage.laboratory.survive.survival_question import failure_report
+        from moorage.laboratory.survive.survival_question import failure_report, nodes_of_zone
 
-        return failure_report(self, request_of(self, {"fail": list(nodes), **({"mode": mode} if mode else {})}), nodes, mode)
+        if zone and nodes:
+            raise InputError("give nodes or a zone, not both")
+        lost = nodes_of_zone(self, zone) if zone else nodes
+        asked = {"fail": list(lost), **({"mode": mode} if mode else {}), **({"zone": zone} if zone else {})}
+        return failure_report(self, request_of(self, asked), lost, mode, zone)
 
     def survive(
         self: AskedCluster,

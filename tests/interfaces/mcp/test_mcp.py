@@ -163,7 +163,7 @@ def test_an_agent_finds_the_cause_and_tries_the_change():
 
 WRONG = {  # a tool and its arguments → what the error says
     "no such tool": ("look", {}, "Unknown tool: look"),
-    "no such argument": ("explain", {"pod": "search-2"}, "explain has no argument pod; it has pods, changes, owners"),
+    "no such argument": ("explain", {"pod": "search-2"}, "explain has no argument pod; it has pods, owners"),
     "one text in place of several": ("explain", {"pods": "search-2"}, "pods"),
     "a number": ("explain", {"pods": [1]}, "pods.0"),
     "no such value": ("find", {"kind": "secrets"}, "'pods' or 'nodes'"),

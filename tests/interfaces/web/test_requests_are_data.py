@@ -11,16 +11,14 @@ import pytest
 import yaml
 
 from moorage.api.documents.statuses import ApiError
-from moorage.basis import table_of
 from moorage.errors import InputError
 from moorage.interfaces.cli import cluster_files
 from moorage.interfaces.cli.main import main
 from moorage.interfaces.mcp.answers import _arguments
+from moorage.interfaces.questions.question_tables import question_table, sent_fields, tool_parameters, tools
 from moorage.interfaces.web.question_arguments import QuestionBody, arguments_of
 
 WORD = "swordfish-canary"
-QUESTIONS = table_of("moorage.interfaces.web", "questions.toml")
-TOOLS = table_of("moorage.interfaces.mcp", "tools.toml")
 #: A question of each kind that is answered.
 BASES = {
     "explain": {"explain": "web"},
@@ -39,12 +37,8 @@ BASES = {
     "config": {"configuration": {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}},
     "report": {"report": {}},
 }
-#: Fields that code reads, beside those of the table.
-MORE = {
-    "explain": ["pods"], "capacity": ["numbers", "template"], "plan": ["types", "flags", "pods"], "fail": ["zone"],
-    "compare": ["a", "b"], "simulate": ["pools", "autoscaler", "instanceTypes"],
-    "sweep": ["configs", "releases", "parameters", "metrics", "against", "prices", "clusters", "traces", "queues", "plugins"],
-}  # fmt: skip
+#: Fields of a grid that name files and code of the command line.
+NEVER_SENT = {"sweep": ["clusters", "traces", "queues", "plugins"]}
 
 
 class Watched:
@@ -109,20 +103,21 @@ def shapes(field, value):
     ]  # fmt: skip
 
 
+def asked(command):
+    return question_table("config-show" if command == "config" else command)["asked"]
+
+
 def fields_of(command):
-    row = QUESTIONS[command]
-    plain = [one.partition(":")[0] for part in ("flags", "texts", "lists") for one in row.get(part, ())]
-    names = [row["names"]] if "names" in row else []
-    files = [one[0] for one in row.get("files", ())]
-    more = ["changes", "timeLimitSeconds", "kubeconfig"]
-    return [*row["fields"], *plain, *row.get("numbers", ()), *names, *files, *MORE.get(command, ()), *more]
+    sent = sent_fields("config-show" if command == "config" else command)
+    own = [*asked(command)["fields"], *(one.name for one in sent), *NEVER_SENT.get(command, ())]
+    return [*own, "changes", "timeLimitSeconds", "kubeconfig"]
 
 
 def questions(hostile):
     """Yield every question with each of its fields replaced by hostile values, in all shapes; some of them by their turn."""
     turn = random.Random(os.environ.get("MOORAGE_SEED", "requests"))
     for command, base in BASES.items():
-        inside = QUESTIONS[command].get("inside") or ("sweep" if command == "sweep" else "")
+        inside = asked(command).get("inside")
         for field in dict.fromkeys(fields_of(command)):
             for shape in range(13):
                 value = shapes(field, hostile[turn.choice(list(hostile))])[shape]
@@ -190,24 +185,23 @@ def test_no_argument_of_a_question_names_a_file(hostile, cluster, tmp_path, monk
 @pytest.mark.slow
 def test_no_argument_of_a_tool_names_a_file(hostile, cluster, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(cluster_files, "_answers_a_request", True)
-    rows = {name: row for name, row in TOOLS.items() if name not in {"instructions", "shared"}}
     number = itertools.count()
-    for tool, row in rows.items():
-        for parameter, about in row["parameters"].items():
+    for tool, command, row in tools():
+        inside = asked(command).get("inside")
+        for parameter, field, type_ in [
+            *((one.name, one.field, one.type) for one in tool_parameters(command)),
+            ("changes", "", ""),
+        ]:
             for value in hostile.values():
-                field = about.get("field", parameter)
                 fields = {**({row["main"]: []} if "main" in row else {}), **row.get("always", {})}
-                fields |= (
-                    {}
-                    if parameter == "changes"
-                    else {field: [{"name": "t", "node": value}] if about.get("type") == "objects" else value}
-                )
-                question = {row["inside"]: fields} if "inside" in row else fields
+                if parameter != "changes":
+                    fields[field] = [{"name": "t", "node": value}] if type_ == "objects" else value
+                question = {inside: fields} if inside else fields
                 try:
                     arguments = _arguments(question, [value] if parameter == "changes" else ())
                 except InputError:
                     continue
-                words = (arguments.words[0], *input_words(tool, cluster), *arguments.words[1:])
+                words = (arguments.words[0], *input_words(command, cluster), *arguments.words[1:])
                 with watching(str(tmp_path / "canary"), "../canary", "/dev/zero") as seen:
                     text = answer(words, arguments.files, tmp_path / f"tool-{next(number)}", capfd, monkeypatch)
                 assert not seen, (tool, parameter, value)

@@ -1,4 +1,5 @@
-"""The parameters of commands, from the tables in ``options/``: one TOML file a command, and ``shared.toml``.
+"""The parameters of commands, from their tables: one TOML file a command in ``options/``, or in ``interfaces/questions`` for a
+question; and ``shared.toml``.
 
 A table is a parameter, in the order of the help page: its name in the program, and
 
@@ -36,6 +37,7 @@ from moorage.api.releases import LEGACY, find_release, why_unknown
 from moorage.basis import table_of
 from moorage.errors import InputError
 from moorage.interfaces.cli.main import DescribedCommand
+from moorage.interfaces.questions.question_tables import NAMES, question_table, rows_of
 
 _PACKAGE: Final = "moorage.interfaces.cli"
 #: The value of ``--emulate`` for the release that the cluster runs.
@@ -207,13 +209,11 @@ def parameters_of(name: str) -> list[click.Parameter]:
 
 @cache
 def _table(name: str) -> dict[str, Any]:
-    return table_of(_PACKAGE, f"options/{name}.toml")
+    return question_table(name) if name in NAMES else table_of(_PACKAGE, f"options/{name}.toml")
 
 
 def _rows(name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for into, row in _table(name).items():
-        if not isinstance(row, dict) or into == "refused":
-            continue
+    for into, row in rows_of(_table(name)):
         if "use" not in row:
             yield into, row
             continue

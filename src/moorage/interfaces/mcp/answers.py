@@ -24,9 +24,9 @@ from moorage.api.core import Node, Pod
 from moorage.api.documents.statuses import ApiError
 from moorage.api.pod_requests import every_request
 from moorage.api.selectors import Selector, SelectorError, parse_selector
-from moorage.basis import table_of
 from moorage.errors import InputError
 from moorage.framework.changes import taint_text
+from moorage.interfaces.questions.question_tables import tools
 from moorage.interfaces.web.question_arguments import Arguments, QuestionBody, arguments_of
 from moorage.interfaces.web.question_processes import Answering, ProcessLimits, answered_by_process
 from moorage.laboratory.cluster import Cluster
@@ -317,5 +317,4 @@ def _amounts(amounts: Any) -> str:
 
 def tool_names() -> set[str]:
     """Return the names of all tools, none of which changes anything."""
-    table = table_of("moorage.interfaces.mcp", "tools.toml")
-    return {*(table.keys() - {"instructions", "shared"}), "find"}
+    return {*(name for name, *_ in tools()), "find"}

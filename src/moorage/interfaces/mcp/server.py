@@ -20,18 +20,15 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field
 
 from moorage import __version__
-from moorage.basis import table_of
+from moorage.basis import text_of
 from moorage.basis.printable import some
 from moorage.errors import InputError, MoorageError
 from moorage.interfaces.cli.help import help_pages
 from moorage.interfaces.mcp.answers import SHOW, AgentAnswers, ClusterView, as_data, clipped, part_of, without_options
+from moorage.interfaces.questions.question_tables import ToolParameter, question_table, tool_parameters, tools
 
-# -- tools -------------------------------------------------------------------------------------------------------------
-# The tools of ``moorage mcp``: one for each question, from ``tools.toml``, and a look-up of objects.
-
-_TABLE: Final = table_of("moorage.interfaces.mcp", "tools.toml")
-INSTRUCTIONS: Final[str] = _TABLE.pop("instructions")
-_SHARED: Final[Mapping[str, Any]] = _TABLE.pop("shared")
+#: What an agent reads first.
+INSTRUCTIONS: Final = text_of("moorage.interfaces.mcp", "instructions.txt").rstrip("\n")
 #: Type of a parameter → what the SDK takes for it.
 _TYPES: Final[Mapping[str, Any]] = {
     "text": str, "texts": Sequence[str], "flag": bool, "integer": int, "number": float,
@@ -40,8 +37,11 @@ _TYPES: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-#: Parameters of all tools that are no fields of their question.
-_OF_ALL: Final = frozenset({"changes", "at"})
+#: The parameters of all tools, which are no fields of their question.
+_OF_ALL: Final = (
+    ToolParameter("changes", "changes", "texts", (), False, None, None, None),
+    ToolParameter("at", "at", "text", "", False, None, None, None),
+)
 #: How many times as long as the first part of an answer a part of a resource may be.
 _RESOURCE: Final = 5
 
@@ -54,26 +54,25 @@ class Tools:
 
     def all(self) -> Sequence[Callable[..., Awaitable[str]]]:
         """Return the tools; the name and the docstring of each are its name and description."""
-        return (*(self._asking(name, row) for name, row in _TABLE.items()), self.find)
+        return (*(self._asking(*tool) for tool in tools()), self.find)
 
-    def _asking(self, name: str, row: Mapping[str, Any]) -> Callable[..., Awaitable[str]]:
-        """Return the tool that asks the question of a row of the table."""
-        parameters = {one: {**given, **_SHARED.get(given.get("use"), {})} for one, given in row["parameters"].items()}
-        parameters["at"] = _SHARED["at"]
+    def _asking(self, name: str, question: str, about: Mapping[str, Any]) -> Callable[..., Awaitable[str]]:
+        """Return the tool that asks a question. ``about``: what its table says of the tool."""
+        parameters, inside = tool_parameters(question), question_table(question)["asked"].get("inside")
 
         async def tool(**given: Any) -> str:
-            if "usage" in parameters and not given.get("usage"):
+            if "usage" in given and not given["usage"]:
                 given["usage"] = self._usage
-            needs = row.get("needs", ())
+            needs = about.get("needs", ())
             if needs and not any(given.get(one) for one in needs):
-                raise InputError(f"give {row.get('needed') or _either(needs)}")
-            fields = {parameters[one].get("field", one): held for one, held in given.items() if one not in _OF_ALL}
-            kept = {field: held for field, held in fields.items() if held or field == row.get("main")}
-            question = {row["inside"]: kept} if "inside" in row else {**kept, **row.get("always", {})}
-            return await self._ask(question, given.get("changes", ()), given.get("at", ""))
+                raise InputError(f"give {about.get('needed') or _either(needs)}")
+            fields = {one.field: given[one.name] for one in parameters if one.name in given}
+            kept = {field: held for field, held in fields.items() if held or field == about.get("main")}
+            asked = {inside: kept} if inside else {**kept, **about.get("always", {})}
+            return await self._ask(asked, given.get("changes", ()), given.get("at", ""))
 
-        tool.__name__, tool.__doc__ = name, row["text"]
-        shown = [_parameter(one, about) for one, about in parameters.items()]
+        tool.__name__, tool.__doc__ = name, about["text"]
+        shown = [_parameter(one) for one in (*parameters, *_OF_ALL)]
         tool.__signature__ = inspect.Signature(shown, return_annotation=str)  # type: ignore[attr-defined]
         return tool
 
@@ -101,14 +100,13 @@ class Tools:
         return as_data(shown) + (f"\n{left} more; give a narrower name or selector" if left > 0 else "")
 
 
-def _parameter(name: str, about: Mapping[str, Any]) -> inspect.Parameter:
+def _parameter(one: ToolParameter) -> inspect.Parameter:
     """Return a parameter of a tool as the SDK reads it."""
-    form = _TYPES[about["type"]]
-    bounds = {"description": about.get("help"), "ge": about.get("least"), "le": about.get("most")}
-    default = about.get("default", None if form not in {str, Sequence[str]} else inspect.Parameter.empty)
+    bounds = {"description": one.help, "ge": one.least, "le": one.most}
+    form = _TYPES[one.type]
     shown = Annotated[form, Field(**{field: held for field, held in bounds.items() if held is not None})]  # type: ignore[valid-type]
-    held = tuple(default) if isinstance(default, list) else default
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=held, annotation=shown)
+    default = inspect.Parameter.empty if one.required else one.default
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown)
 
 
 def _either(names: Sequence[str]) -> str:

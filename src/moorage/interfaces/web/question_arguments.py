@@ -7,7 +7,7 @@ configurations come with the question and are written to a folder of its own, in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from moorage.api.documents.statuses import bad_request
-from moorage.basis import table_of
+from moorage.interfaces.questions.question_tables import NAMES, SentField, question_table, rows_of, sent_fields
 
 _MOST_TEXT: Final = 4096
 _MOST_LIST: Final = 2000
@@ -26,8 +26,7 @@ _REFERENCE: Final = re.compile(r"[a-zA-Z0-9-]+(/[a-z0-9][a-z0-9.-]*){1,2}")
 RUN: Final = "run"
 TYPES: Final = "instance-types.json"
 TYPES_OPTION: Final = "--instance-types="
-#: Commands that have a time limit.
-_SEARCHING: Final = frozenset({"explain", "capacity", "plan", "drain", "survive", "compare", "report", "sweep"})
+_NUMBERS: Final[Mapping[str, Any]] = {"integer": int, "number": float}
 #: How edits begin: KIND/NAME or config, and what to change. A path does not.
 _EDIT: Final = re.compile(r"(?:config|[A-Za-z]+/\S+)\s+\S")
 _ADDED: Final = re.compile(r"add ([0-9]{1,6}) nodes? like (\S+)")
@@ -67,22 +66,33 @@ class _Reader:
         except msgspec.ValidationError as error:
             raise bad_request(f"question.{name}: {error}") from None
 
-    def text(self, name: str, option: str) -> None:
-        value = self.take(name, str, "")
-        if value:
-            self.options.append(f"--{option}={_checked(name, value)}")
-
     def number(self, name: str, option: str, least: float, most: float, form: Any = int) -> None:
         value = self.take(name, form, None)
         if value is None:
             return
         if not least <= value <= most:
             raise bad_request(f"question.{name}: {value} is not between {least:g} and {most:g}")
-        self.options.append(f"--{option}={value}")
+        self.options.append(f"{option}={value}")
 
-    def flag(self, name: str, option: str) -> None:
-        if self.take(name, bool, False):
-            self.options.append(f"--{option}")
+    def plain(self, field: SentField) -> None:
+        """Turn a field into its option, or into positional arguments."""
+        if field.file:
+            given = self.file(field.file, self.take(field.name, str | dict[str, Any], ""))
+            self._give(field.option, [given])
+        elif field.type == "flag":
+            self.options += [field.option] if self.take(field.name, bool, False) else []
+        elif field.type in _NUMBERS:
+            self.number(field.name, field.option, field.least, field.most, _NUMBERS[field.type])
+        elif field.type == "texts":
+            self._give(field.option, self.texts(field.name))
+        elif value := self.take(field.name, str, ""):
+            self._give(field.option, [_checked(field.name, value)])
+
+    def _give(self, option: str, values: Sequence[str]) -> None:
+        if option:
+            self.options += [f"{option}={one}" for one in values]
+        else:
+            self.positional += values
 
     def texts(self, name: str) -> list[str]:
         value = self.take(name, list[str] | str, [])
@@ -105,6 +115,7 @@ class _Reader:
         yield inner
         inner.finish()
         self.options += inner.options
+        self.positional += inner.positional
         self.files |= inner.files
 
     def finish(self) -> None:
@@ -121,18 +132,17 @@ def arguments_of(body: QuestionBody) -> Arguments:
     changes = [*fields.pop("changes", []), *body.changes]
     if len(changes) > _MOST_LIST:
         raise bad_request(f"changes: more than {_MOST_LIST} entries")
-    table = _questions().items()
-    known = [(field, command, one) for part in ("fields", "also") for command, one in table for field in one.get(part, ())]
-    found = next(((command, one) for field, command, one in known if field in fields), None)
-    if found is None or (body.kind and body.kind != found[1]["kind"]):
-        named = ", ".join(f"{one['kind']} ({field})" for field, _, one in known)
+    asked = {name: question_table(name)["asked"] for name in NAMES}
+    known = [(field, name) for part in ("fields", "also") for name in NAMES for field in asked[name].get(part, ())]
+    name = next((name for field, name in known if field in fields), None)
+    if name is None or (body.kind and body.kind != asked[name]["kind"]):
+        named = ", ".join(f"{asked[one]['kind']} ({field})" for field, one in known)
         raise bad_request(f"question: has no field of a known question, or of another kind; known: {named}")
-    command, question = found
-    reader = _Reader(fields)
-    with reader.fields_of(question["inside"]) if "inside" in question else nullcontext(reader) as inner:
-        _read_options(command, question, inner)
-    if command in _SEARCHING:
-        reader.number("timeLimitSeconds", "time-limit", 0.1, 50, float)
+    command, about, reader = name.partition("-")[0], asked[name], _Reader(fields)
+    with reader.fields_of(about["inside"]) if "inside" in about else nullcontext(reader) as inner:
+        _read_options(name, inner)
+    if _has_time_limit(name):
+        reader.number("timeLimitSeconds", "--time-limit", 0.1, 50, float)
     reader.finish()
     seed = () if body.seed is None else (f"--seed={body.seed}",)
     options = sorted(reader.options, key=lambda option: option.partition("=")[0])
@@ -226,29 +236,23 @@ def _simulate(reader: _Reader) -> None:
         reader.options += [f"--autoscale={autoscaler}", f"--record={RUN}"]
         if types := reader.take("instanceTypes", str | list[Any] | dict[str, Any], ""):
             reader.options.append(f"{TYPES_OPTION}{reader.file(TYPES, types)}")
-        reader.number("spotInterruptions", "spot-interruptions", 0, 3600, float)
+        reader.number("spotInterruptions", "--spot-interruptions", 0, 3600, float)
 
 
 def _sweep(reader: _Reader) -> None:
-    grid = reader.take("sweep", dict[str, Any], {})
-    if unknown := grid.keys() - _GRID:
-        raise bad_request(f"question.sweep: unknown fields: {', '.join(sorted(map(repr, unknown)))}")
+    """Write the grid. The table has those of its fields that name no file of the server, and run no code."""
+    grid = {one.name: value for one in sent_fields("sweep") if (value := reader.take(one.name, Any, None)) is not None}
     configs = _Reader(grid).take("configs", dict[str, str], {})
     files = {name: reader.file(f"config{at}.yaml", text) if text else None for at, (name, text) in enumerate(configs.items())}
     reader.options += ["--store=store", "--processes=1"]
     reader.positional.append(reader.file("grid.yaml", {**grid, **({"configs": files} if files else {})}))
 
 
-#: The fields of a grid that name no file of the server, and run no code.
-_GRID: Final = frozenset(
-    {"configs", "releases", "parameters", "seeds", "metrics", "against", "replaceAll", "allNodes", "prices"}
-)
 #: What reads fields of a command that are no plain options.
 _OTHERS: Final[Mapping[str, Callable[[_Reader], None]]] = {
     "explain": _explain, "capacity": _capacity, "plan": _plan, "fail": _fail, "compare": _compare, "simulate": _simulate,
     "sweep": _sweep,
 }  # fmt: skip
-_WORD: Final = re.compile("_|(?=[A-Z])")
 
 
 def _reference(field: str, name: str) -> str:
@@ -259,32 +263,14 @@ def _reference(field: str, name: str) -> str:
 
 
 @cache
-def _questions() -> Mapping[str, Any]:
-    """Return the questions by their commands, see ``questions.toml``."""
-    return table_of("moorage.interfaces.web", "questions.toml")
+def _has_time_limit(name: str) -> bool:
+    shared = dict(rows_of(question_table(name))).get("question")
+    return shared is not None and "time_limit" not in shared.get("without", ())
 
 
-def _read_options(command: str, question: Mapping[str, Any], reader: _Reader) -> None:
-    if command in _OTHERS:
-        _OTHERS[command](reader)
-    if "names" in question:
-        reader.positional += reader.texts(question["names"])
-    for field, name, *option in question.get("files", ()):
-        given = reader.file(name, reader.take(field, str | dict[str, Any], ""))
-        (reader.options if option else reader.positional).append(f"--{option[0]}={given}" if option else given)
-    for given in question.get("flags", ()):
-        reader.flag(*_field_and_option(given))
-    for given in question.get("texts", ()):
-        reader.text(*_field_and_option(given))
-    for given in question.get("lists", ()):
-        field, option = _field_and_option(given)
-        reader.options += [f"--{option}={one}" for one in reader.texts(field)]
-    for given, (least, most) in question.get("numbers", {}).items():
-        form = float if isinstance(most, float) else int
-        reader.number(*_field_and_option(given), least, most, form)
-
-
-def _field_and_option(given: str) -> tuple[str, str]:
-    """Return the name of a field and its option: ``failOn`` is ``--fail-on``, ``returns:return`` is ``--return``."""
-    field, _, option = given.partition(":")
-    return field, option or "-".join(_WORD.split(field)).lower()
+def _read_options(name: str, reader: _Reader) -> None:
+    if name in _OTHERS:
+        _OTHERS[name](reader)
+    for field in sent_fields(name):
+        if not field.by_code:
+            reader.plain(field)

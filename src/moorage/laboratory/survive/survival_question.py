@@ -23,7 +23,7 @@ from moorage.laboratory.change.offers import ChangeSet
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.drain.drain_question import check_nodes
 from moorage.laboratory.survive.failures import FailureMode, NodeFailures, class_of
-from moorage.laboratory.survive.survival import Losses, SurvivalRun, worst_of
+from moorage.laboratory.survive.survival import Losses, SurvivalRun, failure_domains, worst_of
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.history import Ran
@@ -69,6 +69,18 @@ def fitting_mode(cluster: AskedCluster, nodes: Sequence[str]) -> FailureMode:
     """Return how nodes in this state are lost: one that is not ready has its object still, and pods that wait to be evicted."""
     table = cluster.simulation.scheduler.cluster.table
     return "deleted" if any(table.nodes[table.row_of[name]].is_ready for name in nodes) else "unreachable"
+
+
+def nodes_of_zone(cluster: AskedCluster, zone: str) -> tuple[str, ...]:
+    """Return the names of the nodes in a zone.
+
+    Raises  InputError for a zone without nodes
+    """
+    domains, _ = failure_domains(cluster.simulation.nodes_in_order(), "zone")
+    for domain in domains:
+        if domain.name == zone:
+            return domain.nodes
+    raise InputError(one_line(f"zone: no node is in {zone!r}; zones: {', '.join(one.name for one in domains) or 'none'}"))
 
 
 def failure_report(

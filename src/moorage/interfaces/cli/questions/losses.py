@@ -8,10 +8,8 @@ from itertools import count
 from multiprocessing import current_process
 from typing import Any, Final
 
-from moorage.basis.printable import one_line
-from moorage.errors import InputError
 from moorage.interfaces.cli.option_tables import described
-from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
+from moorage.interfaces.cli.questions.question import exit_status, open_question, print_answer
 from moorage.interfaces.cli.questions.question_options import (
     executor_of,
     named_nodes,
@@ -20,8 +18,7 @@ from moorage.interfaces.cli.questions.question_options import (
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.drain.drain_question import cordon_report
-from moorage.laboratory.survive.survival import failure_domains
-from moorage.laboratory.survive.survival_question import SurvivalAsked, failure_report, survival_report
+from moorage.laboratory.survive.survival_question import SurvivalAsked, failure_report, nodes_of_zone, survival_report
 from moorage.laboratory.sweeps.jobs import usable_cpus
 from moorage.report.survival_report import Survival
 
@@ -44,20 +41,12 @@ def cordon(**given: Any) -> int:
 def fail(**given: Any) -> int:
     """Run ``moorage fail``."""
     with Progress.of(given) as progress, open_question(given, progress) as asked:
-        nodes = _zone(asked, given["zone"]) if given["zone"] else named_nodes(asked.cluster, given)
+        nodes = nodes_of_zone(asked.cluster, given["zone"]) if given["zone"] else named_nodes(asked.cluster, given)
         asks = {"fail": list(nodes), **{name: given[name] for name in ("mode", "zone") if given[name]}}
         question = asked.request(asks)
         found = asked.answered(lambda cluster: failure_report(cluster, question, nodes, given["mode"], given["zone"]))
     print_answer(found, given, asked)
     return exit_status(found)
-
-
-def _zone(asked: Asked, zone: str) -> tuple[str, ...]:
-    domains, _ = failure_domains(asked.cluster.snapshot.table.nodes, "zone")
-    for domain in domains:
-        if domain.name == zone:
-            return domain.nodes
-    raise InputError(one_line(f"--zone: no node is in {zone!r}; zones: {', '.join(one.name for one in domains)}"))
 
 
 # -- survive -----------------------------------------------------------------------------------------------------------

@@ -159,8 +159,9 @@ man: $(VENV)/.ready-to-run  ## write the man pages that the wheel installs, from
 	@$(BIN)/moorage man --write man
 
 .PHONY: reference
-reference: $(VENV)/.ready-to-run  ## write the reference of the types that plugins see, from the docstrings of the code
+reference: $(VENV)/.ready-to-run  ## write what comes from the code: the reference of the types that plugins see, and the page's types of questions
 	@$(BIN)/python -m tools.plugin_types
+	@$(BIN)/python -m tools.question_types
 
 .PHONY: ui
 ui:  ## test the web page in ui/ and build it into src/moorage/interfaces/web/bundle (needs Node 20 or newer and npm)

@@ -1,6 +1,7 @@
 /** Questions to the server: asked on a fork of the cluster, with progress and cancel. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, ask, get, post } from "./api";
+import type { QuestionFields } from "./question_fields";
 
 export interface Progress {
   readonly text: string;
@@ -17,7 +18,7 @@ interface Status<T> {
 
 export interface Question {
   /** The fields of the document's own `question`: they say which command answers. */
-  readonly question: Readonly<Record<string, unknown>>;
+  readonly question: QuestionFields;
   readonly changes?: readonly unknown[];
 }
 

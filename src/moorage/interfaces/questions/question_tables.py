@@ -95,6 +95,12 @@ def sent_fields(name: str) -> tuple[SentField, ...]:
     return (*own, *(_field(field, "", row) for field, row in table.get("sent", {}).items()))
 
 
+def has_time_limit(name: str) -> bool:
+    """Return whether a question can be given a time limit."""
+    shared = question_table(name).get("question")
+    return shared is not None and "time_limit" not in shared.get("without", ())
+
+
 def tool_parameters(name: str) -> tuple[ToolParameter, ...]:
     """Return the parameters of the tool that asks a question, beside those of all tools."""
     table = question_table(name)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from moorage.api.documents.statuses import bad_request
-from moorage.interfaces.questions.question_tables import NAMES, SentField, question_table, rows_of, sent_fields
+from moorage.interfaces.questions.question_tables import NAMES, SentField, has_time_limit, question_table, sent_fields
 
 _MOST_TEXT: Final = 4096
 _MOST_LIST: Final = 2000
@@ -141,7 +140,7 @@ def arguments_of(body: QuestionBody) -> Arguments:
     command, about, reader = name.partition("-")[0], asked[name], _Reader(fields)
     with reader.fields_of(about["inside"]) if "inside" in about else nullcontext(reader) as inner:
         _read_options(name, inner)
-    if _has_time_limit(name):
+    if has_time_limit(name):
         reader.number("timeLimitSeconds", "--time-limit", 0.1, 50, float)
     reader.finish()
     seed = () if body.seed is None else (f"--seed={body.seed}",)
@@ -260,12 +259,6 @@ def _reference(field: str, name: str) -> str:
     if not _REFERENCE.fullmatch(name) or ".." in name:
         raise bad_request(f"question.{field}: {name!r} is not KIND/NAME; send a manifest as template")
     return name
-
-
-@cache
-def _has_time_limit(name: str) -> bool:
-    shared = dict(rows_of(question_table(name))).get("question")
-    return shared is not None and "time_limit" not in shared.get("without", ())
 
 
 def _read_options(name: str, reader: _Reader) -> None:

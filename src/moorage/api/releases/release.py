@@ -41,6 +41,8 @@ class Release:
     ``lacks_flags``   kube-scheduler's flags of the newest release that it does not have
     ``own_flags``     kube-scheduler's flags that the newest release does not have
     ``lacks_points``  plugin → extension points that it implements in the newest release and not here
+    ``more_points``   plugin → extension points that it implements here and not in the newest release
+    ``idle_points``   plugin → extension points at which it may be listed, and where it only says that it has nothing to do
     """
 
     name: str
@@ -59,6 +61,8 @@ class Release:
     lacks_flags: frozenset[str] = frozenset()
     own_flags: frozenset[str] = frozenset()
     lacks_points: Mapping[str, str] = field(default_factory=dict)
+    more_points: Mapping[str, str] = field(default_factory=dict)
+    idle_points: Mapping[str, str] = field(default_factory=dict)
     #: The versions of ``scheduling.k8s.io`` in which pod groups and workloads are served.
     group_versions: tuple[str, ...] = ("v1alpha2",)
     #: Gates that change no decision and open kinds by default.

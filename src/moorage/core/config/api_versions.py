@@ -42,6 +42,7 @@ class ApiVersion:
     ``rules``          the release whose plugins and gates run
     ``emulated``       the releases that can be emulated and that read this version
     ``plugin_points``  plugins that may be named without a registered class, and their extension points
+    ``idle_points``    plugin → extension points at which it may be listed, and has nothing to do
     ``removed``        plugins rejected by name → the message
     ``checked``        plugins whose arguments are always validated, not only if the plugin runs
     ``sorts``          defaults of QueueSort, into which a profile's own are merged before validation
@@ -53,6 +54,7 @@ class ApiVersion:
     emulated: tuple[str, ...]
     plugin_points: Mapping[str, tuple[str, ...]]
     expand: Expand
+    idle_points: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     removed: Mapping[str, str] = field(default_factory=dict)
     checked: frozenset[str] = frozenset()
     sorts: tuple[PluginRef, ...] = ()
@@ -228,11 +230,16 @@ def _lacking(version: str, release: Release) -> Fields:
     return {struct: [name for name, is_there in fields.items() if not is_there] for struct, fields in known.items()}
 
 
+def _idle_points(release: Release) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(points.split()) for name, points in release.idle_points.items()}
+
+
 V1: Final = ApiVersion(
     name=release_plugins.V1,
     rules=TODAY,
     emulated=(*(one.name for one in EARLIER if "v1" in one.documents), TODAY, *(one.name for one in LATER)),
     plugin_points=release_plugins.POINTS_1_36,
+    idle_points=_idle_points(CURRENT),
     expand=_multi_point(release_plugins.default_plugins),
     removed=dict.fromkeys(release_plugins.REMOVED_IN_V1, _INVALID),
     checked=release_plugins.CHECKED_WHEN_LOADED,
@@ -280,6 +287,7 @@ def v1_of(release: Release) -> ApiVersion:
         V1,
         lacks=_lacking("v1", release),
         plugin_points=dict(_points_in(release)),
+        idle_points=_idle_points(release),
         removed=dict.fromkeys(gone, _INVALID) if release.limits_in_tree_disks else V1.removed,
     )
 
@@ -309,8 +317,8 @@ def _points_in(release: Release) -> Iterator[tuple[str, tuple[str, ...]]]:
     disks = {name: ("preFilter", "filter") for name in _IN_TREE if name in release.removed_plugins}
     for name, points in {**V1.plugin_points, **disks}.items():
         if name not in release.lacks:
-            gone = release.lacks_points.get(name, "").split()
-            yield name, tuple(point for point in points if point not in gone)
+            gone, more = release.lacks_points.get(name, "").split(), release.more_points.get(name, "").split()
+            yield name, (*(point for point in points if point not in gone), *more)
     if "SelectorSpread" in release.removed_plugins:
         yield "SelectorSpread", release_plugins.POINTS_1_22["SelectorSpread"]
 

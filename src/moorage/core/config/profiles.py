@@ -78,6 +78,8 @@ def catalogue(registry: Registry, version: ApiVersion = V1) -> dict[str, tuple[s
     for name, points in registry.points().items():
         known = version.plugin_points.get(name)
         found[name] = points if known is None else tuple(point for point in known if point in points or point not in POINTS)
+    for name, points in version.idle_points.items():
+        found[name] = (*found.get(name, ()), *(point for point in points if point not in found.get(name, ())))
     return found
 
 
@@ -88,7 +90,16 @@ def _expansions(configuration: Configuration, registry: Registry, gates: Feature
     ]
     for expansion in found:
         add_own_points(expansion, registry, version.plugin_points)
+        _drop_idle(expansion, registry, version.idle_points)
     return found
+
+
+def _drop_idle(found: Expansion, registry: Registry, idle: Mapping[str, tuple[str, ...]]) -> None:
+    """Drop plugins from the points at which they may be listed and have nothing to do."""
+    implemented = registry.points()
+    for point in dict.fromkeys(point for points in idle.values() for point in points):
+        gone = {name for name, points in idle.items() if point in points and point not in implemented.get(name, ())}
+        found.points[point] = tuple(name for name in found.points[point] if name not in gone)
 
 
 def add_own_points(found: Expansion, registry: Registry, known: Mapping[str, tuple[str, ...]]) -> None:

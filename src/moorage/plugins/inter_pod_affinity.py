@@ -185,8 +185,9 @@ class InterPodAffinity(
     def _pod_matters(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
         """Return whether adding, deleting or relabelling another pod can help.
 
-        Wider than upstream's hint, which overlooks three cases: namespace selectors; that one of several anti-affinity terms
-        is enough to reject a node; and that a pod which matches its own affinity terms may fit once the last match is deleted.
+        Wider than upstream's hint, which overlooks three cases: that namespaces have labels; that one of several anti-affinity
+        terms is enough to reject a node; and that a pod which matches its own affinity terms may fit once the last match is
+        deleted. As it matches namespace selectors against no labels, pods that only such a match concerns are woken here, too.
         """
         if old is not None and new is not None and pod.uid == new.uid:
             return True
@@ -209,6 +210,7 @@ class InterPodAffinity(
         labels = {} if self._handle is None else self._handle.snapshot.namespace_labels(pod.namespace)
         return any(
             term.matches(pod, labels)
+            or term.matches(pod, {})
             or (self._handle is None and term.namespace_selector is not None and term.selector.matches(pod.labels))
             for term in terms
         )

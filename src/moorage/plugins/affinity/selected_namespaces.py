@@ -1,18 +1,16 @@
 """InterPodAffinity of releases in which the terms of an incoming pod select the namespaces that their selectors match.
 
 These are the releases up to 1.33, and 1.37. From 1.34 to 1.36 kube-scheduler matches the selector against an empty set of
-labels as well (``affinity_counts.resolved``).
+labels as well (``affinity_counts.resolved``), and all releases do when a change may wake a pod.
 
 Source    kube-scheduler 1.33.3 and 1.37.2, plugins/interpodaffinity/plugin.go, mergeAffinityTermNamespacesIfNotEmpty
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from moorage.api.selectors import EVERYTHING
 from moorage.framework.verdicts import Hold, Skip
-from moorage.plugins.affinity.affinity_counts import AffinityCounts, AffinityWeights, ResolvedTerm
+from moorage.plugins.affinity.affinity_counts import AffinityCounts, AffinityWeights
 from moorage.plugins.inter_pod_affinity import InterPodAffinity
 from moorage.state.affinity_terms import AffinityTerm, AffinityTerms
 from moorage.state.pod_info import PodInfo, WeightedTerm
@@ -25,12 +23,6 @@ class SelectingNamespaces(InterPodAffinity):
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> AffinityWeights | Skip:
         return super().pre_score(with_namespaces_found(pod, snapshot), snapshot, feasible)
-
-    def _resolved(self, terms: Iterable[AffinityTerm]) -> tuple[ResolvedTerm, ...]:
-        if self._handle is None:
-            return super()._resolved(terms)
-        snapshot = self._handle.snapshot
-        return super()._resolved(_with_namespaces(term, snapshot) for term in terms)
 
 
 def with_namespaces_found(pod: PodInfo, snapshot: Snapshot) -> PodInfo:

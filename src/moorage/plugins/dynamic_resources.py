@@ -44,7 +44,6 @@ from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.node_amounts import NodeAmounts
 from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
 from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults
-from moorage.plugins.devices.pools import PoolRule
 from moorage.plugins.devices.resource_backing import ResourceBacking
 from moorage.plugins.devices.selector_lists import lists_in_selectors
 from moorage.plugins.shared.default_normalize import default_normalize
@@ -111,6 +110,7 @@ NO_STATE: Final = "not found"
 #: Source  kube-scheduler 1.37: structured/allocator.go, NewAllocator; structured/internal/stable, SupportedFeatures
 _NEWER: Final = (
     "DRAListTypeAttributes",
+    "DRAFractionalCapacityRange",
     "DRAOptionalNodeOperations",
     "DRADerivedAttributes",
     "DRADeviceCompatibilityGroups",
@@ -153,7 +153,7 @@ class DynamicResources(
         args = self._args.completed(gates)
         conditions = gates["DRADeviceBindingConditions"] and gates["DRAResourceClaimDeviceStatus"]
         compatible = gates.serves("DRADeviceCompatibilityGroups")
-        self._options = DeviceGates(
+        options = DeviceGates(
             consumable_capacity=gates["DRAConsumableCapacity"],
             binding_conditions=conditions,
             partitions=gates["DRAPartitionableDevices"],
@@ -164,11 +164,17 @@ class DynamicResources(
             admin_access=gates["DRAAdminAccess"],
             newer=(self.rules.compares_devices and any(map(gates.serves, _NEWER)))
             or (self.rules.status_is_new and (gates["DRAResourceClaimDeviceStatus"] or gates["DRADeviceBindingConditions"])),
-            pool_rule=PoolRule.COMPLETE if compatible else self.rules.pools,
             compatibility=compatible,
             derived_attributes=gates.serves("DRADerivedAttributes"),
+            fractional=gates["DRAFractionalCapacityRange"],
             group_claims=gates["DRAWorkloadResourceClaims"],
             rules=self.rules,
+        )
+        pools = self.rules.pools
+        self._options = options._replace(
+            pool_rule=pools._replace(
+                ungrouped=pools.ungrouped and not compatible, near_counters=self.rules.near_counters and options.knows_shares
+            )
         )
         self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout
         timeout_s = (args.filter_timeout or 0.0) if gates["DRASchedulerFilterTimeout"] else 0.0

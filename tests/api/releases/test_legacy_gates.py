@@ -87,6 +87,7 @@ DRAConsumableCapacity beta beta                  DRADerivedAttributes - alpha
 DRADeviceBindingConditions beta beta             DRADeviceCompatibilityGroups - alpha
 DRADeviceTaintRules beta-off ga                  DRADeviceTaints beta ga
 DRAExtendedResource beta ga!                     DRAListTypeAttributes alpha alpha
+DRAFractionalCapacityRange - beta-off
 DRANodeAllocatableResources alpha alpha          DRAPartitionableDevices beta beta
 DRAPrioritizedList ga ga!                        DRAResourceClaimDeviceStatus beta ga!
 DRASchedulerFilterTimeout beta beta              DRAWorkloadResourceClaims alpha beta-off
@@ -103,7 +104,7 @@ VolumeLimitScaling alpha beta
 """
 #: Gates of 1.37 that change no decision here.
 OTHERS_OF_1_37 = (
-    "DRAFractionalCapacityRange DRAOptionalNodeOperations InPlacePodVerticalScalingSchedulerPreemption "
+    "DRAOptionalNodeOperations InPlacePodVerticalScalingSchedulerPreemption "
     "InterPodAffinityHostnameFastPath SchedulerPreQueueingHints VolumeBindMountOptions DRAPartitionableDevicesType"
 )
 

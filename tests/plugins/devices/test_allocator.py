@@ -464,7 +464,7 @@ def test_a_group_that_leads_nowhere_is_given_back():
     assert names(found) == [["d1", "d2"]]
 
 
-@pytest.mark.parametrize(("rule", "usable"), [(PoolRule.COMPLETE, True), (PoolRule.UNGROUPED, False)])
+@pytest.mark.parametrize(("rule", "usable"), [(PoolRule(), True), (PoolRule(ungrouped=True), False)])
 def test_while_the_gate_is_closed_slices_with_groups_are_ignored(rule, usable):
     cluster = a_cluster([a_node("a")])
     counters = [{"name": "whole", "counters": {"units": {"value": "9"}}}]
@@ -482,9 +482,9 @@ def test_while_the_gate_is_closed_slices_with_groups_are_ignored(rule, usable):
 @pytest.mark.parametrize(
     ("release", "gates", "rule", "compatibility"),
     [
-        ("1.36", "", PoolRule.COMPLETE, False),
-        ("1.37", "", PoolRule.UNGROUPED, False),
-        ("1.37", "DRADeviceCompatibilityGroups=true", PoolRule.COMPLETE, True),
+        ("1.36", "", PoolRule(), False),
+        ("1.37", "", PoolRule(ungrouped=True, near_counters=True), False),
+        ("1.37", "DRADeviceCompatibilityGroups=true", PoolRule(near_counters=True), True),
     ],
 )
 def test_the_gate_of_groups_is_read(release, gates, rule, compatibility):

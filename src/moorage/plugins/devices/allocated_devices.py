@@ -76,6 +76,10 @@ class Ledger:
         """Return whether any claim holds the device or a share of it."""
         return device in self._held or device in self._shares or device in self._consumed
 
+    def has_shares(self, device: DeviceId) -> bool:
+        """Return whether a claim holds a share of the device, whatever it consumes."""
+        return device in self._shares
+
     def consumed(self, device: DeviceId) -> Mapping[str, int] | None:
         """Return the capacity that the shares of a device consume; None if it has no shares."""
         return self._consumed.get(device)

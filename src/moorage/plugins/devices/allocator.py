@@ -4,8 +4,8 @@ The search tries claims, requests and devices in order and backtracks when it is
 steps below it to a loop, so deep nesting cannot overflow Python's stack. A budget of devices to examine bounds the work.
 
 Some details match kube-scheduler. When a taint or a constraint rejects a device, the shared counters that it consumed stay
-consumed for the rest of the search; for shared devices they do so even on backtracking. Counters are keyed by pool name alone,
-so pools of two drivers with the same name affect each other.
+consumed for the rest of the search; for shared devices they do so even on backtracking. Up to 1.36 counters are keyed by pool
+name alone, so pools of two drivers with the same name affect each other.
 
 Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, Allocate, allocateOne, allocateDevice
 """
@@ -19,37 +19,41 @@ from typing import Final, NamedTuple, TypeAlias
 
 from moorage.api.quantity import QuantityError
 from moorage.plugins.devices.allocated_devices import Ledger
-from moorage.plugins.devices.claim_requests import MAX_RESULTS, Ask, AskError, ClaimAsk, ClaimRequest, DeviceGates
+from moorage.plugins.devices.claim_requests import MAX_RESULTS, Ask, AskError, ClaimAsk, ClaimRequest, DeviceGates, DeviceRules
 from moorage.plugins.devices.constraints import AllocationConstraint
-from moorage.plugins.devices.consumable_capacity import Amount, consumed_by, fits
+from moorage.plugins.devices.consumable_capacity import Amount, AmountError, consumed_by, fits
 from moorage.plugins.devices.meter import Meter
-from moorage.plugins.devices.pools import DeviceCandidate, DeviceId, NodePools, SliceDevice
+from moorage.plugins.devices.pools import DeviceCandidate, DeviceId, NodePools, PoolId, SliceDevice
 
 # Shared counters: partitions of one device consume the counters of the whole device.
 #
 # Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, checkAvailableCounters
 
 _Counts = dict[str, dict[str, int]]
+#: What counters are kept for: a pool, by its name or with its driver, or a slice.
+_Place = str | PoolId
 
 
 class Counters:
-    """The counters left in each pool, and those consumed in one search. Keyed by ``_place``: see ``allocator``.
+    """The counters left in each pool, and those consumed in one search. Keyed by ``_Place``: see ``allocator``.
 
-    ``charges_shares``  counters of devices that others hold by shares are in use
-    ``compatibility``   devices on the same counters must agree in their compatibility groups
+    ``rules.charges_shares``    counters of devices that others hold by shares are in use
+    ``rules.counts_by_driver``  pools of one name and two drivers have counters of their own
+    ``compatibility``           devices on the same counters must agree in their compatibility groups
     """
 
-    def __init__(self, ledger: Ledger, *, charges_shares: bool, compatibility: bool = False) -> None:
-        self._is_charged = ledger.is_used if charges_shares else partial(ledger.is_held, shares=True)
+    def __init__(self, ledger: Ledger, rules: DeviceRules, *, compatibility: bool = False) -> None:
+        self._is_charged = ledger.is_used if rules.charges_shares else partial(ledger.is_held, shares=True)
+        self._by_driver = rules.counts_by_driver
         self._compatibility = compatibility
         #: Place and counter set → the groups of each device on it, those in use before the search first.
-        self._members: dict[tuple[str, str], list[frozenset[str]]] = {}
-        self._left: dict[str, _Counts] = {}
-        self._taken: dict[str, _Counts] = {}
+        self._members: dict[tuple[_Place, str], list[frozenset[str]]] = {}
+        self._left: dict[_Place, _Counts] = {}
+        self._taken: dict[_Place, _Counts] = {}
 
     def take(self, candidate: DeviceCandidate) -> bool:
         """Consume the counters that a device needs; return False, and consume nothing, if there is too little left."""
-        name = _place(candidate)
+        name = self._place(candidate)
         left = self._left.get(name)
         if left is None:
             left = self._left[name] = self._left_for(candidate)
@@ -73,15 +77,21 @@ class Counters:
     def release(self, candidate: DeviceCandidate) -> None:
         """Undo a successful ``take``."""
         for set_name, groups in _groups_of(candidate.offer) if self._compatibility else ():
-            self._members[_place(candidate), set_name].remove(groups)
+            self._members[self._place(candidate), set_name].remove(groups)
         self._give_back(candidate)
 
     def _give_back(self, candidate: DeviceCandidate) -> None:
-        taken = self._taken.get(_place(candidate), {})
+        taken = self._taken.get(self._place(candidate), {})
         for set_name, counters in candidate.offer.counters.items():
             in_set = taken.setdefault(set_name, {})
             for counter, amount in counters.items():
                 in_set[counter] = in_set.get(counter, 0) - amount
+
+    def _place(self, candidate: DeviceCandidate) -> _Place:
+        """Return what counters are kept for: a pool, or a slice where devices consume only the counters of their own."""
+        if candidate.pool.by_slice is not None:
+            return candidate.offer.source.metadata.name
+        return candidate.pool.id if self._by_driver else candidate.pool.id[1]
 
     def _left_for(self, candidate: DeviceCandidate) -> _Counts:
         """Return the counters minus those of devices in use; below zero if these consume more than there is."""
@@ -94,7 +104,7 @@ class Counters:
         for offer in offers:
             if offer.device.consumes_counters and self._is_charged(offer.id):
                 for set_name, groups in _groups_of(offer) if self._compatibility else ():
-                    self._members.setdefault((_place(candidate), set_name), []).append(groups)
+                    self._members.setdefault((self._place(candidate), set_name), []).append(groups)
                 for set_name, counters in offer.counters.items():
                     in_set = left.get(set_name, {})
                     for counter, amount in counters.items():
@@ -115,11 +125,6 @@ def _agree(members: Sequence[frozenset[str]], groups: frozenset[str]) -> bool:
     if not members or not members[0] or not groups:
         return not members or not (members[0] or groups)
     return bool(groups.intersection(*filter(None, members)))
-
-
-def _place(candidate: DeviceCandidate) -> str:
-    """Return what counters are kept for: a pool, or a slice where devices consume only the counters of their own."""
-    return candidate.pool.id[1] if candidate.pool.by_slice is None else candidate.offer.source.metadata.name
 
 
 INVALID_POOLS: Final = "invalid resource pools were encountered"
@@ -200,7 +205,7 @@ class DeviceSearch:
         self._chosen: dict[tuple[int, int], int] = {}
         self._taking: dict[DeviceId, set[int]] = {}
         self._sharing: dict[DeviceId, dict[str, int]] = {}
-        self._counters = Counters(ledger, charges_shares=options.rules.charges_shares, compatibility=options.compatibility)
+        self._counters = Counters(ledger, options.rules, compatibility=options.compatibility)
 
     def run(self) -> FoundDevices | None:
         """Return the devices found, or None.
@@ -234,7 +239,7 @@ class DeviceSearch:
                 self._skip()
             elif (
                 self._is_selected(ask, 0, candidate.offer)
-                and self._has_room(ask, candidate.offer)
+                and self._has_room(ask, 0, candidate.offer)
                 and self._take(_Position(0), ask, candidate, must=False)
             ):
                 return True
@@ -275,7 +280,11 @@ class DeviceSearch:
                 selecting = request.asks[0] if self._selects_as_first(request, alternative) else ask
                 demand = self._demands[claim, at, alternative] = self._demand_of(ask, claim, selecting)
                 counts.append(demand.number)
-            least += min(counts, default=0)
+            wanted = min(counts, default=0)
+            if self._options.rules.adds_up_requests and least + wanted > MAX_RESULTS:
+                text = f"adding {wanted} devices exceeds the claim limit of {MAX_RESULTS}, with {least} already accounted for"
+                raise AskError(f", request {request.name}: {text}", claim)
+            least += wanted
         if least > MAX_RESULTS:
             raise AskError(f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}", claim)
         if asked.constraint_fault:
@@ -310,7 +319,7 @@ class DeviceSearch:
             found += [
                 DeviceCandidate(offer, pool)
                 for offer in pool.offers
-                if self._is_selected(selecting, claim, offer) and self._has_room(ask, offer)
+                if self._is_selected(selecting, claim, offer) and self._is_for_all(ask, claim, offer)
             ]
         return _DeviceDemand(ask, len(found), tuple(found))
 
@@ -329,15 +338,33 @@ class DeviceSearch:
         if not self._skipped % SKIPPED_PER_EXAMINED:
             self._examine()
 
-    def _has_room(self, ask: Ask, offer: SliceDevice) -> bool:
+    def _is_for_all(self, ask: Ask, claim: int, offer: SliceDevice) -> bool:
+        """Return whether a request for all devices wants a device: if it is large enough, up to 1.36 if it has room."""
+        if not self._options.rules.all_by_size:
+            return self._has_room(ask, claim, offer)
+        return self._fits(ask, offer, _NONE, _NONE, (claim, "checking capacity", offer.device.name))
+
+    def _has_room(self, ask: Ask, claim: int, offer: SliceDevice, doing: str = "checking capacity") -> bool:
         """Return whether the device has the requested capacity left; shares of the device reduce it."""
+        taken, being_taken = self._ledger.consumed(offer.id) or _NONE, self._sharing.get(offer.id, _NONE)
+        return self._fits(ask, offer, taken, being_taken, (claim, doing, "/".join(offer.id)))
+
+    def _fits(
+        self, ask: Ask, offer: SliceDevice, taken: Mapping[str, int], being_taken: Mapping[str, int], why: tuple[int, str, str]
+    ) -> bool:
+        """Return whether a request fits; ``why``: the claim, and what is done with which device, for the text of an error.
+
+        Raises  AskError if an amount cannot be right
+        """
         if not self._options.consumable_capacity or not (ask.capacity or offer.device.capacity):
             return True
-        taken = self._ledger.consumed(offer.id) or _NONE
         try:
-            return fits(ask.capacity, offer.device.capacity, taken, self._sharing.get(offer.id, _NONE))
+            return fits(ask.capacity, offer.device.capacity, taken, being_taken, self._options.amounts)
         except QuantityError:
             return False
+        except AmountError as error:
+            claim, doing, device = why
+            raise AskError(f", request {ask.name}: {doing} for device {device}: {error}", claim) from None
 
     # -- the search -------------------------------------------------------------------------------------------------------
 
@@ -394,7 +421,7 @@ class DeviceSearch:
             if self._in_use(ask, at.claim, candidate.offer):
                 self._skip()
                 continue
-            if not self._is_selected(ask, at.claim, candidate.offer) or not self._has_room(ask, candidate.offer):
+            if not self._is_selected(ask, at.claim, candidate.offer) or not self._has_room(ask, at.claim, candidate.offer):
                 continue
             if not self._take(at, ask, candidate, must=False):
                 continue
@@ -425,7 +452,7 @@ class DeviceSearch:
         if self._in_use(ask, claim, offer) and not (ask.admin and shared):
             return False
         shares = shared and self._options.rules.shares_counters
-        has_counters = shares and (self._ledger.consumed(offer.id) is not None or offer.id in self._sharing)
+        has_counters = shares and (self._is_shared(offer.id) or offer.id in self._sharing)
         reserves = bool(offer.device.consumes_counters) and not has_counters
         if reserves and not (self._options.partitions and self._counters.take(candidate)):
             return False
@@ -435,20 +462,25 @@ class DeviceSearch:
         taking = self._taking.setdefault(offer.id, set())
         if not shared:
             taking.add(claim)
-        if not self._has_room(ask, offer):
+        if not self._has_room(ask, claim, offer, "rechecking capacity"):
             if self._options.rules.undoes_refusals:
                 self._unconstrain(claim, ask)
                 taking.discard(claim)
             self._put_back(candidate, reserves)
             return False
         self._undo[claim].append((reserves, offer.id in self._sharing))
-        consumed = consumed_by(ask.capacity, offer.device.capacity) if shared else None
+        consumed = consumed_by(ask.capacity, offer.device.capacity, self._options.amounts) if shared else None
         if consumed is not None:
             totals = self._sharing.setdefault(offer.id, {})
             for name, amount in consumed.items():
                 totals[name] = totals.get(name, 0) + amount.nano
         self._devices[claim].append(DeviceChoice(ask, offer, consumed))
         return True
+
+    def _is_shared(self, device: DeviceId) -> bool:
+        """Return whether a device has a share of an earlier pod; up to 1.36 one that consumes something."""
+        bare = self._options.rules.bare_shares and self._ledger.has_shares(device)
+        return bare or self._ledger.consumed(device) is not None
 
     def _put_back(self, candidate: DeviceCandidate, reserves: bool) -> None:
         """Release the counters of a refused device; up to 1.36.2 they stay consumed for the rest of the search."""

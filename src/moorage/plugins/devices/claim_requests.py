@@ -24,8 +24,9 @@ from moorage.api.devices import (
     ResourceClaimSpec,
 )
 from moorage.api.node_selectors import tolerates
+from moorage.plugins.devices.consumable_capacity import AmountRules
 from moorage.plugins.devices.meter import RUNTIME_ERROR, CostlyError, Meter
-from moorage.plugins.devices.pools import DeviceSelectorError, PoolRule, SliceDevice
+from moorage.plugins.devices.pools import COMPLETE, DeviceSelectorError, PoolRule, SliceDevice
 
 #: The maximum number of devices of a claim (AllocationResultsMaxSize).
 MAX_RESULTS = 32
@@ -83,9 +84,16 @@ class DeviceRules(NamedTuple):
     ``overheads``          devices may add overhead to what they take of the node, and claims that were allocated before count
     ``says_why_none_helps``  PostFilter gives a reason if it can free no claim
     ``configures_once``    an allocation has each configuration once, and without requests if it applies to all
+    ``counts_by_driver``   counters are those of a driver's pool; up to 1.36 pools of one name share them
+    ``near_counters``      a slice with counters matters to the nodes that it selects, except to the oldest allocator
+    ``all_by_size``        a request for all devices wants those that are large enough, in use or not
+    ``checks_amounts``     an amount of capacity that cannot be right ends the attempt, as do derived attributes while their
+                           gate is closed
+    ``adds_up_requests``   the request that exceeds what a claim may have is named
+    ``bare_shares``        a share without amounts makes a device shared
     """
 
-    pools: PoolRule = PoolRule.COMPLETE
+    pools: PoolRule = COMPLETE
     not_owner: str = NOT_OWNER
     status_is_new: bool = False
     names_subrequests: bool = True
@@ -102,6 +110,12 @@ class DeviceRules(NamedTuple):
     overheads: bool = False
     says_why_none_helps: bool = True
     configures_once: bool = False
+    counts_by_driver: bool = False
+    near_counters: bool = False
+    all_by_size: bool = False
+    checks_amounts: bool = False
+    adds_up_requests: bool = False
+    bare_shares: bool = False
 
 
 class DeviceGates(NamedTuple):
@@ -116,11 +130,17 @@ class DeviceGates(NamedTuple):
     list_constraints: bool = False
     admin_access: bool = True
     newer: bool = False
-    pool_rule: PoolRule = PoolRule.COMPLETE
+    pool_rule: PoolRule = COMPLETE
     group_claims: bool = False
     compatibility: bool = False
     derived_attributes: bool = False
+    fractional: bool = False
     rules: DeviceRules = DeviceRules()
+
+    @property
+    def amounts(self) -> AmountRules:
+        """How amounts of capacity are computed."""
+        return AmountRules(checked=self.rules.checks_amounts, fractional=self.fractional)
 
     @property
     def knows_shares(self) -> bool:
@@ -278,6 +298,8 @@ def _fault(
     name: str, asked: ExactDeviceRequest | DeviceSubRequest, device_class: DeviceClass | None, options: DeviceGates
 ) -> str:
     """Return why a request is invalid, as text that continues the claim's name; empty if it is valid."""
+    if asked.derived_attributes and options.rules.checks_amounts and not options.derived_attributes:
+        return f", request {name}: cannot handle request with derived attributes, the feature is disabled"
     for at, selector in enumerate(asked.selectors):
         if selector.cel is None:
             return f", request {name}, selector #{at}: CEL expression empty (unsupported selector type?)"

@@ -23,7 +23,7 @@ from moorage.plugins.devices.allocated_devices import Ledger
 from moorage.plugins.devices.allocator import BudgetError, DeviceSearch, FlawedPoolsError, FoundDevices
 from moorage.plugins.devices.claim_requests import AskError, ClaimAsk, DeviceGates, OverspentError, parse_claim
 from moorage.plugins.devices.meter import Meter, Selectors
-from moorage.plugins.devices.pools import NodePools, PoolId, PoolRule, SliceOffers, SliceTaints, gather
+from moorage.plugins.devices.pools import COMPLETE, NodePools, PoolId, PoolRule, SliceOffers, SliceTaints, gather
 from moorage.state.journal import Journal
 from moorage.state.table import NodeTable
 from moorage.state.view import IntArray, Snapshot
@@ -125,7 +125,7 @@ class Catalog:
         else:
             self._shared_version = self._version
 
-    def pools_of(self, node: Node, partitions: bool, rule: PoolRule = PoolRule.COMPLETE) -> NodePools:
+    def pools_of(self, node: Node, partitions: bool, rule: PoolRule = COMPLETE) -> NodePools:
         """Return the pools of a node: the same object as long as nothing about them changes."""
         cached = self._cache.get((node.name, partitions, rule))
         if cached is not None and cached.node is node:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -199,12 +198,22 @@ def _matcher(selector: NodeSelector) -> NodeSelectorMatcher:
     return compile_node_selector(selector)
 
 
-class PoolRule(StrEnum):
-    """Which pools can be used: those with all their slices, none with compatibility groups, or, up to 1.34, any."""
+class PoolRule(NamedTuple):
+    """Which slices matter to a node, and which pools it can use.
 
-    COMPLETE = "complete"
-    UNGROUPED = "ungrouped"
-    ANY = "any"
+    ``any``             any pool, also one without all its slices, as up to 1.34; otherwise complete ones
+    ``ungrouped``       slices with compatibility groups are passed over, which leaves their pools incomplete
+    ``near_counters``   a slice with shared counters matters to the nodes that it selects, as any other one, and is looked up
+                        for a pool of which a node has other slices; otherwise it matters to every node
+    """
+
+    any: bool = False
+    ungrouped: bool = False
+    near_counters: bool = False
+
+
+#: The rule of 1.35 and 1.36.
+COMPLETE: Final = PoolRule()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,13 +274,13 @@ def gather(
     node and of all its slices.
     """
     found: dict[PoolId, list[SliceOffers]] = {}
-    ungrouped = rule is PoolRule.UNGROUPED
+    made = _any_pool if rule.any else _complete_pool
     try:
         for held in slices:
-            if not (ungrouped and held.has_groups) and _matters(held, node, partitions, rule):
+            if not (rule.ungrouped and held.has_groups) and _matters(held, node, partitions, rule):
                 _add(found, held)
-        everywhere = {of: [one for one in slices_of(of) if not (ungrouped and one.has_groups)] for of in found}
-        pools = _in_order([_RULES[rule](of, held, everywhere[of], partitions) for of, held in found.items()])
+        everywhere = {of: [one for one in slices_of(of) if not (rule.ungrouped and one.has_groups)] for of in found}
+        pools = _in_order([made(of, held, everywhere[of], partitions) for of, held in found.items()])
     except (SelectionError, QuantityError) as error:
         return NodePools((), (), error=f"gather pool information: {error}")
     candidates = tuple([DeviceCandidate(offer, pool) for pool in pools if not pool.flaw for offer in pool.offers])
@@ -290,11 +299,11 @@ def _in_order(pools: list[Pool | None]) -> tuple[Pool, ...]:
 def _matters(held: SliceOffers, node: Node, partitions: bool, rule: PoolRule) -> bool:
     """Return whether a node needs a slice, for its devices or for its shared counters. Up to 1.34 counters do not matter."""
     spec = held.source.spec
-    if rule is PoolRule.ANY:
+    if rule.any:
         return (partitions or spec.per_device_node_selection is None) and bool(held.is_for(node))
     if not partitions and (spec.per_device_node_selection is not None or held.has_counters):
         return False
-    return held.has_counters or bool(held.is_for(node))
+    return (held.has_counters and not rule.near_counters) or bool(held.is_for(node))
 
 
 def _add(found: dict[PoolId, list[SliceOffers]], held: SliceOffers) -> None:
@@ -336,9 +345,6 @@ def _any_pool(pool_id: PoolId, slices: list[SliceOffers], everywhere: Sequence[S
     return Pool(pool_id, offers, by_slice=by_slice, is_incomplete=is_incomplete, flaw=flaw)
 
 
-_RULES: Final = {PoolRule.COMPLETE: _complete_pool, PoolRule.UNGROUPED: _complete_pool, PoolRule.ANY: _any_pool}
-
-
 def _checked(pool_id: PoolId, slices: list[SliceOffers], others: list[SliceOffers], partitions: bool) -> Pool:
     """Build the pool and check its consistency."""
     with_devices = [held for held in slices if not (partitions and held.has_counters)]
@@ -346,8 +352,9 @@ def _checked(pool_id: PoolId, slices: list[SliceOffers], others: list[SliceOffer
     flaw = _duplicate("device name", [offer.device.name for offer in offers])
     if flaw or not partitions:
         return Pool(pool_id, offers, flaw=flaw)
-    sets = [(name, counters) for held in slices for name, counters in held.counter_sets.items()]
-    declared = [s.name for held in slices for s in held.source.spec.shared_counters]
+    with_counters = [held for held in (*slices, *others) if held.has_counters]
+    sets = [(name, counters) for held in with_counters for name, counters in held.counter_sets.items()]
+    declared = [s.name for held in with_counters for s in held.source.spec.shared_counters]
     counter_sets = dict(sets)
     flaw = _duplicate("counter set name", declared) or _undeclared(counter_sets, slices) or _undeclared(counter_sets, others)
     elsewhere = tuple(chain.from_iterable(held.offers for held in others))

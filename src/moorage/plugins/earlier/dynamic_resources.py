@@ -87,7 +87,7 @@ class DynamicResourcesArgsV134(PluginArgs, frozen=True):
 class DynamicResourcesV134(DynamicResourcesV135):
     Args: type[PluginArgs] | None = DynamicResourcesArgsV134
     rules = DynamicResourcesV135.rules._replace(
-        pools=PoolRule.ANY, status_is_new=True, names_subrequests=False, shares_counters=False, all_distinct=True
+        pools=PoolRule(any=True), status_is_new=True, names_subrequests=False, shares_counters=False, all_distinct=True
     )
     backing = ResourceBackingV134()
 

@@ -4,7 +4,9 @@ PostFilter gives no reason if it can free no claim. An allocation has each confi
 distinct values compare each device with each. A pod of a group goes only where
 the devices that another one reserved for a claim of both can be used. Devices that consume counters of the same set may have
 compatibility groups: those in use together share one, or all have none. With the gate DRADeviceCompatibilityGroups closed,
-slices with such devices are ignored, which leaves their pools incomplete.
+slices with such devices are ignored, which leaves their pools incomplete. A slice with counters matters only to the nodes that
+it selects, and counters are those of a driver's pool. A request for all devices fails if one that is large enough is in use. An
+amount of capacity that cannot be right ends the attempt, and ranges of amounts may have thousandths.
 
 Source    dynamic-resource-allocation 1.37, structured/internal/incubating/allocator_incubating.go; cel/errors.go;
           structured/internal/experimental/compatibility_groups.go
@@ -18,6 +20,7 @@ from moorage.plugins.dynamic_resources import DynamicResources
 
 class DynamicResourcesV137(DynamicResources):
     rules = DynamicResources.rules._replace(
-        names_devices=True, keeps_to_devices=True, overheads=True, pools=PoolRule.UNGROUPED, says_why_none_helps=False,
-        configures_once=True, compares_devices=True,
+        names_devices=True, keeps_to_devices=True, overheads=True, pools=PoolRule(ungrouped=True), says_why_none_helps=False,
+        configures_once=True, compares_devices=True, counts_by_driver=True, near_counters=True, all_by_size=True,
+        checks_amounts=True, adds_up_requests=True, bare_shares=True,
     )  # fmt: skip

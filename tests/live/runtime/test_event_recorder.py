@@ -198,3 +198,55 @@ def test_events_of_pods_with_long_names_have_valid_names(length):
     assert all(check_dns1123_subdomain(name) == [] for name in names)
     named = {pod.name for pod in pods} == {name.rpartition(".")[0] for name in names}
     assert named is (length <= 236)
+
+
+# -- core/v1 -----------------------------------------------------------------------------------------------------------
+
+
+def tell_core(*steps):
+    """Run notes and pauses with Events of core/v1; return what was sent, in order."""
+
+    async def main():
+        cluster, sent = MemoryCluster(), []
+        record = cluster.record
+
+        async def recorded(event):
+            sent.append((event.name, event.note.text, event.count, event.at, event.last, event.core))
+            await record(event)
+
+        cluster.record, cluster.record_soon = recorded, lambda events, done: False
+        async with recording(cluster) as recorder:
+            recorder.use_core_events()
+            for step in steps:
+                if isinstance(step, EventNote):
+                    recorder.note(step)
+                else:
+                    await asyncio.sleep(step)
+        return sent
+
+    return run_virtually(main())
+
+
+def test_a_core_event_that_occurs_again_raises_the_count_of_the_first():
+    sent = tell_core(note(), 10, note("other"), 10, note(), 1000, note(), 1)
+    names = [name for name, *_ in sent]
+    assert names[0] == names[2] == names[3] != names[1]
+    assert [(text, count, at, last) for _, text, count, at, last, _ in sent] == [
+        ("no room", 1, "0", "0"), ("other", 1, "10", "10"), ("no room", 2, "0", "20"), ("no room", 3, "0", "1020"),
+    ]  # fmt: skip
+    assert all(core for *_, core in sent)
+
+
+def test_from_the_tenth_text_on_core_events_are_combined():
+    sent = tell_core(*[step for at in range(12) for step in (note(f"text {at}"), 1)], 601, note("text 12"), 1)
+    texts = [(text, count) for _, text, count, *_ in sent]
+    assert texts[:9] == [(f"text {at}", 1) for at in range(9)]
+    assert texts[9:12] == [(f"(combined from similar events): text {at}", at - 8) for at in range(9, 12)]
+    assert len({name for name, *_ in sent[9:12]}) == 1
+    assert texts[12:] == [("text 12", 1)], "after ten quiet minutes texts are counted afresh"
+
+
+def test_an_object_gets_25_core_events_and_then_one_in_five_minutes():
+    many = [step for _ in range(40) for step in (note(), 1)]
+    sent = tell_core(*many, 600, note(), 1, note(pod=a_pod("q").pod), 1)
+    assert [count for _, _, count, *_ in sent] == [*range(1, 26), 41, 1]

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import time
+from types import MappingProxyType
 
 from moorage.api.core import Pod
 from moorage.api.decode import decode
@@ -11,6 +12,7 @@ from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identit
 from moorage.basis.client.rest import Rest
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.http.serve import serving
+from moorage.errors import ClusterError
 from moorage.live.runtime.ports import EventNote, EventRecord
 from moorage.live.server.api_cluster import ApiCluster
 from moorage.live.server.election_locks import ApiLock
@@ -79,3 +81,52 @@ def test_a_new_leader_writes_an_event():
     (event,) = on_server(act)
     assert (event["reason"], event["message"], event["type"]) == ("LeaderElection", "me became leader", "Normal")
     assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Lease", "kube-scheduler")
+
+
+def test_a_core_event_is_counted_and_created_again_if_deleted():
+    async def act(rest):
+        pod = await a_pod(rest, "p")
+        cluster = ApiCluster(rest, "other", "host")
+        note = EventNote(pod, "Warning", "FailedScheduling", "Scheduling", "no room", reporter="default-scheduler")
+        path = "/api/v1/namespaces/default/events"
+        await cluster.record(EventRecord(note, "p.1", AT, 1, AT, core=True))
+        (first,) = await events(rest, path)
+        await cluster.record(EventRecord(note, "p.1", AT, 2, LATER, core=True))
+        (second,) = await events(rest, path)
+        await rest.send("DELETE", f"{path}/p.1")
+        await cluster.record(EventRecord(note, "p.1", AT, 7, LATER, core=True, combined=True))
+        return pod, first, second, await events(rest, path)
+
+    pod, first, second, (third,) = on_server(act)
+    whole = {key: value for key, value in first.items() if key != "metadata"}
+    assert whole == {
+        "involvedObject": {
+            "kind": "Pod", "apiVersion": "v1", "namespace": "default", "name": "p", "uid": pod.uid,
+            "resourceVersion": pod.metadata.resource_version,
+        },
+        "reason": "FailedScheduling", "message": "no room", "type": "Warning", "source": {"component": "default-scheduler"},
+        "reportingComponent": "default-scheduler", "reportingInstance": "", "count": 1, "eventTime": None,
+        "firstTimestamp": "2026-11-21T03:00:00Z", "lastTimestamp": "2026-11-21T03:00:00Z",
+    }  # fmt: skip
+    assert (second["count"], second["firstTimestamp"], second["lastTimestamp"]) == (
+        2, "2026-11-21T03:00:00Z", "2026-11-21T03:05:00Z",
+    )  # fmt: skip
+    assert (third["count"], third["reportingComponent"]) == (7, "")
+
+
+def test_the_events_api_is_asked_for_once():
+    async def act(rest):
+        seen, cluster = [], ApiCluster(rest, "other", "host")
+        get = rest.get
+
+        async def forbidden(path, params=MappingProxyType({})):
+            seen.append(path)
+            raise ClusterError("no", 403, "Forbidden")
+
+        served = await cluster.serves_events_api()
+        rest.get = forbidden
+        refused = await cluster.serves_events_api()
+        rest.get = get
+        return served, refused, seen
+
+    assert on_server(act) == (True, False, ["/apis/events.k8s.io/v1"])

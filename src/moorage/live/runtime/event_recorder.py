@@ -5,6 +5,9 @@ every half hour, and a last count after six minutes without an occurrence. Event
 fit are dropped and counted. A few are written at a time, those of one object in order. While the API server cannot be reached,
 the recorder retries these few, and the other events wait.
 
+Where the API server did not answer for ``events.k8s.io/v1`` at the start, events are of core/v1 and have a count instead of a
+series (see ``event_counts``).
+
 Source  client-go/tools/events/event_broadcaster.go
 """
 
@@ -21,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.errors import ClusterError, MoorageError
+from moorage.live.runtime.event_counts import EventCounts
 from moorage.live.runtime.ports import Clock, ClusterWriter, EventNote, EventRecord, WallClock
 
 #: The longest note of an Event that the API accepts, in bytes.
@@ -56,9 +60,16 @@ class Recorder:
         self._lanes: tuple[deque[EventRecord], ...] = tuple(deque() for _ in range(_WRITERS))
         self._news = tuple(asyncio.Event() for _ in range(_WRITERS))
         self._waiting = 0
+        #: Set where events are of core/v1, with the first event of each count.
+        self._counts: EventCounts | None = None
+        self._firsts: OrderedDict[tuple[str, ...], EventRecord] = OrderedDict()
         #: The number of events that did not fit in the queue or that the API server rejected.
         self.dropped = 0
         self._writing = 0
+
+    def use_core_events(self) -> None:
+        """Write Events of core/v1 from now on, because ``events.k8s.io/v1`` is not served."""
+        self._counts = EventCounts()
 
     def note(self, note: EventNote) -> None:
         """Queue an event. Does not wait."""
@@ -68,6 +79,9 @@ class Recorder:
         """Queue events. Does not wait."""
         now, wall = self._clock(), self._wall()
         for note in notes:
+            if self._counts is not None:
+                self._count(self._counts, note, now, wall)
+                continue
             pod, related = note.regarding.metadata, note.related
             about = (pod.uid, pod.namespace, pod.name, pod.resource_version)  # a series has all fields of a note but the text
             key = (*about, note.kind, note.reason, note.action, note.reporter, "" if related is None else related.metadata.uid)
@@ -93,6 +107,23 @@ class Recorder:
         self._series.move_to_end(key)
         if first_repeat:
             self._put(series.event)
+
+    def _count(self, counts: EventCounts, note: EventNote, now: float, wall: str) -> None:
+        counted = counts.add(note, shortened(note.text), now)
+        if counted is None:
+            return
+        first = self._firsts.pop(counted.key, None)
+        kept = replace(note, text=counted.text, related=None)
+        if first is None or counted.count == 1:
+            name = _name_of(note, (*counted.key, wall, str(now)))
+            first = EventRecord(kept, name, wall, counted.count, wall, core=True, combined=counted.combined)
+            event = first
+        else:
+            event = replace(first, note=kept, count=counted.count, last=wall)
+        self._firsts[counted.key] = first
+        if len(self._firsts) > _REMEMBERED:
+            self._firsts.popitem(last=False)
+        self._put(event)
 
     def _put(self, event: EventRecord) -> bool:
         if self._waiting >= _WAITING:

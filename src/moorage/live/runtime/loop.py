@@ -112,6 +112,10 @@ class Loop:
     def dropped_events(self) -> int:
         return self._status_writer.dropped
 
+    def use_core_events(self) -> None:
+        """Write Events of core/v1 from now on, because ``events.k8s.io/v1`` is not served."""
+        self._status_writer.use_core_events()
+
     # -- the two tasks -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:

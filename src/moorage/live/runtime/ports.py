@@ -57,13 +57,18 @@ class EventNote(Struct, frozen=True, gc=False):
 
 
 class EventRecord(Struct, frozen=True, gc=False):
-    """A note with its Event name and first time. ``count`` above 1 makes it a series, last seen at ``last``."""
+    """A note with its Event name and first time. ``count`` above 1 makes it a series, last seen at ``last``.
+
+    ``core``: an Event of core/v1, which has a count in the place of a series; ``combined``: it stands for several texts.
+    """
 
     note: EventNote
     name: str
     at: str
     count: int = 1
     last: str = ""
+    core: bool = False
+    combined: bool = False
 
 
 class Extenders(Protocol):

@@ -65,6 +65,10 @@ class StatusWriter:
         """The number of events that did not fit in the queue or that the API server rejected."""
         return self._recorder.dropped
 
+    def use_core_events(self) -> None:
+        """Write Events of core/v1 from now on, because ``events.k8s.io/v1`` is not served."""
+        self._recorder.use_core_events()
+
     # -- called by the loop and the executor ------------------------------------------------------------------------------
 
     def failed(self, decision: Decision) -> None:

@@ -249,7 +249,7 @@ class ApiCluster:
     async def record(self, event: EventRecord) -> None:
         folder = _folder_of(event)
         if event.count > 1:
-            body = msgspec.json.encode({"series": _series(event)})
+            body = msgspec.json.encode(_recount(event) if event.core else {"series": _series(event)})
             try:
                 await self._rest.send("PATCH", f"{folder}/{event.name}", body, content_type=STRATEGIC_MERGE_PATCH)
                 return
@@ -257,6 +257,14 @@ class ApiCluster:
                 if error.status != 404:
                     raise
         await self._rest.send("POST", folder, msgspec.json.encode(self._as_event(event)))
+
+    async def serves_events_api(self) -> bool:
+        """Return whether the API server answers for ``events.k8s.io/v1``; if not, kube-scheduler writes Events of core/v1."""
+        try:
+            await self._rest.get("/apis/events.k8s.io/v1")
+        except ClusterError:
+            return False
+        return True
 
     def record_soon(self, events: Sequence[EventRecord], done: RequestsEnded) -> bool:
         return self._rest.post_soon([(_folder_of(one), self._event_json(one)) for one in events], done)
@@ -271,13 +279,28 @@ class ApiCluster:
             event.name, meta.namespace or "default", event.at, reporter, instance, note.action, note.reason, note.kind,
             meta.namespace, meta.name, meta.uid, meta.resource_version,
         )  # fmt: skip
-        if note.related is not None or event.count > 1 or not _is_plain("".join([*given, note.text])):
+        if event.core or note.related is not None or event.count > 1 or not _is_plain("".join([*given, note.text])):
             return msgspec.json.encode(self._as_event(event))
         return (_PLAIN_EVENT % (*given[:8], note.text, *given[8:])).encode()
 
     def _as_event(self, event: EventRecord) -> dict[str, Any]:
         note = event.note
         pod, reporter = note.regarding, note.reporter or self._reporter
+        if event.core:
+            return {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": event.name, "namespace": pod.namespace or "default"},
+                "involvedObject": self._reference(pod),
+                "reason": note.reason,
+                "message": note.text,
+                "type": note.kind,
+                "source": {"component": reporter},
+                **({} if event.combined else {"reportingComponent": reporter}),
+                "firstTimestamp": _second_of(event.at),
+                "lastTimestamp": _second_of(event.last or event.at),
+                "count": event.count,
+            }
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -311,7 +334,8 @@ def _binding(pod: Pod, node: str) -> tuple[str, bytes]:
 
 
 def _folder_of(event: EventRecord) -> str:
-    return f"/apis/events.k8s.io/v1/namespaces/{event.note.regarding.namespace or 'default'}/events"
+    root = "/api/v1" if event.core else "/apis/events.k8s.io/v1"
+    return f"{root}/namespaces/{event.note.regarding.namespace or 'default'}/events"
 
 
 def _unsent(error: ClusterError) -> ClusterError:
@@ -371,3 +395,13 @@ def _parts(change: dict[str, Any], subresource: str) -> list[tuple[str, dict[str
 
 def _series(event: EventRecord) -> dict[str, Any]:
     return {"count": event.count, "lastObservedTime": event.last}
+
+
+def _recount(event: EventRecord) -> dict[str, Any]:
+    """Return what changes in an Event of core/v1 that occurred again."""
+    return {"count": event.count, "lastTimestamp": _second_of(event.last), "message": event.note.text}
+
+
+def _second_of(moment: str) -> str:
+    """Return a time without its fraction of a second."""
+    return f"{moment.partition('.')[0].rstrip('Z')}Z"

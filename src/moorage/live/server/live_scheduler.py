@@ -93,7 +93,7 @@ class Live:
         inbox = Inbox(settings.limits.inbox)
         raw_objects = RawObjects(WRITTEN | (FOR_EXTENDERS if scheduler.cycle.extenders else frozenset()))
         groups = groups_of(scheduler.gates)
-        cluster = ApiCluster(rest, settings.reporter, identity.partition("_")[0], groups, raw_objects)
+        cluster = self._cluster = ApiCluster(rest, settings.reporter, identity.partition("_")[0], groups, raw_objects)
         clocks = Clocks(self._clock, wall, lambda: datetime.fromisoformat(wall()).timestamp())
         self.loop = Loop(
             scheduler, inbox, cluster, clocks,
@@ -145,10 +145,12 @@ class Live:
         return self._may_act(self._clock())
 
     async def run(self) -> None:
-        """Schedule until cancelled.
+        """Schedule until cancelled. Whether the API server answers for ``events.k8s.io/v1`` is asked once, at the start.
 
         Raises  LeadershipLostError; PartEndedError; the error that ended a part: the scheduler cannot run without it
         """
+        if not await self._cluster.serves_events_api():
+            self.loop.use_core_events()
         watching = [asyncio.create_task(self._follow(one), name=f"watch {one.resource.plural}") for one in self.reflectors]
         looping = asyncio.create_task(self.loop.run(), name="loop")
         syncing = asyncio.create_task(self._sync(), name="sync")

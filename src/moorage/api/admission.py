@@ -11,14 +11,14 @@ Source  kubernetes, plugin/pkg/admission: priority, limitranger, defaulttolerati
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from moorage.api.core import Container, LimitRange, LimitRangeItem, Pod, Toleration
 from moorage.api.defaults import default_limit_range, total_amounts
 from moorage.api.meta import Object, ObjectMeta, Quantity, ResourceList, Value
-from moorage.api.pod_groups import PodGroup
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.api.quantity import NANO_PER_UNIT, parse
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
@@ -95,8 +95,11 @@ def _no_class(name: str) -> str:
     return f"no PriorityClass with name {name} was found"
 
 
-def resolve_group_priority(group: PodGroup, classes: Mapping[str, PriorityClass]) -> tuple[PodGroup, tuple[str, ...]]:
-    """Set a pod group's priority from its class or the cluster's default class; also return the reasons to reject it."""
+G = TypeVar("G", bound=PodGroup | CompositePodGroup)
+
+
+def resolve_group_priority(group: G, classes: Mapping[str, PriorityClass]) -> tuple[G, tuple[str, ...]]:
+    """Set a group's priority from its class or the cluster's default class; also return the reasons to reject it."""
     spec = group.spec
     found = _class_named(spec.priority_class_name, classes)
     if found is None and spec.priority_class_name:
@@ -104,12 +107,29 @@ def resolve_group_priority(group: PodGroup, classes: Mapping[str, PriorityClass]
     value = found.value if found else 0
     if spec.priority is not None and spec.priority != value:
         why = (
-            f"priority set in the pod group ({spec.priority}) must match the priority computed ({value}) based on the "
+            f"priority set in the {_called(group)} ({spec.priority}) must match the priority computed ({value}) based on the "
             "priority class set in the spec"
         )
         return group, (why,)
     name = spec.priority_class_name or (found.metadata.name if found else "")
     return replace(group, spec=replace(spec, priority=value, priority_class_name=name)), ()
+
+
+def resolve_group_preemption(group: G, classes: Mapping[str, PriorityClass]) -> tuple[G, tuple[str, ...]]:
+    """Set the preemption policy of a group from its class; also return the reasons to reject it."""
+    found, given = _class_named(group.spec.priority_class_name, classes), group.spec.preemption_policy
+    policy = (found.preemption_policy if found else None) or "PreemptLowerPriority"
+    if given is not None and given != policy:
+        why = (
+            f"the string value of PreemptionPolicy ({given}) must not be provided in {_called(group)} spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name"
+        )
+        return group, (why,)
+    return replace(group, spec=replace(group.spec, preemption_policy=policy)), ()
+
+
+def _called(group: PodGroup | CompositePodGroup) -> str:
+    return "pod group" if isinstance(group, PodGroup) else "composite pod group"
 
 
 def _contradictions(given: int, value: int, given_policy: str, policy: str) -> Iterable[str]:

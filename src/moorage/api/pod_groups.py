@@ -7,7 +7,7 @@ individually (``basic``). Scheduling reads only groups: their creator copies the
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -203,6 +203,18 @@ class PodGroupTemplate(Value):
     preemption_policy: str | None = None
 
 
+class CompositePodGroupTemplate(Value):
+    name: str = ""
+    scheduling_policy: CompositePodGroupSchedulingPolicy = CompositePodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: str = ""
+    priority: Int64 | None = None
+    preemption_policy: str | None = None
+    pod_group_templates: tuple[PodGroupTemplate, ...] = ()
+    composite_pod_group_templates: tuple[CompositePodGroupTemplate, ...] = ()
+
+
 class TypedLocalObjectReference(Value):
     api_group: str = ""
     kind: str = ""
@@ -214,7 +226,7 @@ class WorkloadSpec(Value):
 
     controller_ref: TypedLocalObjectReference | None = None
     pod_group_templates: tuple[PodGroupTemplate, ...] = ()
-    composite_pod_group_templates: tuple[dict[str, Any], ...] = ()
+    composite_pod_group_templates: tuple[CompositePodGroupTemplate, ...] = ()
 
 
 class Workload(Object):

@@ -57,8 +57,6 @@ class Scene:
     async def apply(self, name: str) -> None:
         """Create the objects of a file, as kubectl does."""
         for one in filter(None, yaml.safe_load_all((HERE / f"{name}.yaml").read_text(encoding="utf-8"))):
-            if one["kind"] == "Workload":  # the API server of `up` wants a template of a group beside those of groups of groups
-                one["spec"]["podGroupTemplates"] = one["spec"]["compositePodGroupTemplates"][0]["podGroupTemplates"]
             path = self._folder(one["apiVersion"], one["kind"])
             status = one.get("status")
             one["metadata"].setdefault("namespace", "default") if one["kind"] not in EVERYWHERE else None

@@ -77,8 +77,11 @@ def schema(name: str) -> Struct:
     """Return the schema of a ``protobuf`` message, such as ``core.Container``, or of a struct of definitions."""
     if name in _definition_rows():
         return _definition_struct(name)
+    if name in _UNFINISHED:  # its own fields refer to it
+        return _UNFINISHED[name]
     rules = _rules().get(name) or _rules().get(origin_of(name), {})
     fields: dict[str, Field] = {}
+    made = _UNFINISHED[name] = Struct(name, _short_name(name), fields, is_atomic=rules.get("") == "atomic")
     for inner, holds, flags in messages()[name].values():
         if inner:
             fields[inner] = _field(inner, holds, flags, rules.get(inner, ""))
@@ -86,8 +89,15 @@ def schema(name: str) -> Struct:
             for one, field in schema(holds).fields.items():
                 fields[one] = replace(field, embedded=f"{_short_name(holds)}.{field.embedded}".strip("."))
     if name in _EMBEDDED_KINDS:
-        fields = {**_TYPE_META, **fields}
-    return Struct(name, _short_name(name), fields, is_atomic=rules.get("") == "atomic")
+        inner_fields = {**fields}
+        fields.clear()
+        fields |= {**_TYPE_META, **inner_fields}
+    del _UNFINISHED[name]
+    return made
+
+
+#: The schemas that are under way.
+_UNFINISHED: Final[dict[str, Struct]] = {}
 
 
 def _short_name(name: str) -> str:

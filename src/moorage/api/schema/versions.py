@@ -209,31 +209,32 @@ def _without_keys(document: Document) -> None:
 
 # -- pod groups ----------------------------------------------------------------------------------------------------------
 
-#: Holds the fields that the stored version lacks.
+#: Held the fields that the stored version lacked, in files of earlier versions of this server.
 _LATER_FIELDS: Final = "scheduling.moorage.dev/fields"
-_NEW: Final = ("parentCompositePodGroupName", "preemptionPolicy")
 _MODES: Final = {"all": "PodGroup", "single": "Pod"}
 
 
 def _group_specs(document: Document) -> list[Document]:
     """Return the specs that describe groups: that of a group, or the templates of a workload."""
     spec = document.get("spec") or {}
-    return spec["podGroupTemplates"] or [] if "podGroupTemplates" in spec else [spec]
+    if document.get("kind") != "Workload":
+        return [spec]
+    found, waiting = [], [spec]
+    while waiting:
+        holder = waiting.pop(0)
+        found += [one for one in holder.get("podGroupTemplates") or () if isinstance(one, dict)]
+        waiting += [one for one in holder.get("compositePodGroupTemplates") or () if isinstance(one, dict)]
+    return found
 
 
 def _groups_to_v1alpha2(document: Document) -> None:
-    later: list[Document] = []
     for spec in _group_specs(document):
-        later.append({name: spec.pop(name) for name in _NEW if spec.get(name) is not None})
         if (origin := spec.pop("workloadRef", None)) is not None:
             named = {"workloadName": origin.get("workloadName"), "podGroupTemplateName": origin.get("templateName")}
             spec["podGroupTemplateRef"] = {"workload": named}
         mode = spec.get("disruptionMode")
         if isinstance(mode, dict):
             spec["disruptionMode"] = next((word for name, word in _MODES.items() if mode.get(name) is not None), "")
-    if any(later):
-        annotations = document["metadata"].get("annotations") or {}
-        document["metadata"]["annotations"] = {**annotations, _LATER_FIELDS: json.dumps(later)}
 
 
 def _groups_to_v1beta1(document: Document) -> None:

@@ -25,7 +25,7 @@ from moorage.api.core import (
 )
 from moorage.api.meta import Quantity, ResourceList
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
-from moorage.api.pod_groups import DisruptionMode
+from moorage.api.pod_groups import CompositePodGroupTemplate, DisruptionMode, WorkloadSpec
 from moorage.api.quantity import QuantityError, canonical, parse
 from moorage.api.selectors import SelectorError, compile_label_selector, selector_from_map
 from moorage.api.validation.faults import (
@@ -226,6 +226,84 @@ def _union(path: str, value: Any, names: list[str]) -> Iterable[Fault]:
     if len(chosen) > 1:
         return (invalid(path, f"{{{', '.join(chosen)}}}", f"must specify exactly one of: {supported}"),)
     return ()
+
+
+@check("one list of")
+def _one_list(path: str, value: Any, names: list[str]) -> Iterable[Fault]:
+    """Yield the fault of a union of lists of which none has items, or several have."""
+    supported = ", ".join(f"`{name}`" for name in names)
+    chosen = [name for name in names if attribute(value, name)]
+    if not chosen:
+        return (invalid(path, "", f"must specify one of: {supported}"),)
+    if len(chosen) > 1:
+        return (invalid(path, f"{{{', '.join(chosen)}}}", f"must specify exactly one of: {supported}"),)
+    return ()
+
+
+#: How deep groups of groups may be in a workload.
+_MOST_LEVELS: Final = 4
+
+
+@check("tree of templates")
+def _tree_of_templates(path: str, spec: WorkloadSpec) -> Faults:
+    """Yield the faults of a workload's templates as a whole: names, depth, priorities, and groups of groups without any."""
+    names = {one.name for one in spec.pod_group_templates}
+    yield from _names_below(path, spec.composite_pod_group_templates, names)
+    below = f"{path}.compositePodGroupTemplates"
+    for at, one in enumerate(spec.composite_pod_group_templates):
+        if _levels(one) > _MOST_LEVELS:
+            why = f"maximum template hierarchy depth is {_MOST_LEVELS}"
+            yield invalid(f"{below}[{at}]", _in_go(one.composite_pod_group_templates), why)
+    own = {(one.priority_class_name, one.priority) for one in spec.pod_group_templates}
+    if len(own) > 1:
+        yield invalid(path, None, "detected multiple priority configurations")
+    elif len(own.union(*map(_priorities, spec.composite_pod_group_templates))) > 1:
+        why = "all priority and priorityClassName values must be identical, detected multiple values"
+        yield invalid(path, None, why)
+    for at, one in enumerate(spec.composite_pod_group_templates):
+        yield from _childless(f"{below}[{at}]", one)
+
+
+def _names_below(path: str, templates: Sequence[CompositePodGroupTemplate], names: set[str]) -> Faults:
+    """Yield the names that are taken by another list; those that are twice in one list have a fault already."""
+    for at, one in enumerate(templates):
+        if one.name in names:
+            yield duplicate(f"{path}.compositePodGroupTemplates[{at}].name", one.name)
+    names |= {one.name for one in templates}
+    for at, one in enumerate(templates):
+        place = f"{path}.compositePodGroupTemplates[{at}]"
+        for number, child in enumerate(one.pod_group_templates):
+            if child.name in names:
+                yield duplicate(f"{place}.podGroupTemplates[{number}].name", child.name)
+        names |= {child.name for child in one.pod_group_templates}
+        yield from _names_below(place, one.composite_pod_group_templates, names)
+
+
+def _in_go(value: Any) -> Any:
+    """Return a value as Go writes an untagged struct: all fields, with its own names."""
+    if isinstance(value, msgspec.Struct):
+        return {
+            "".join(word.capitalize() for word in name.split("_")): _in_go(getattr(value, name))
+            for name in value.__struct_fields__
+        }
+    return [*map(_in_go, value)] or None if isinstance(value, tuple) else value
+
+
+def _levels(template: CompositePodGroupTemplate) -> int:
+    return 1 + max(map(_levels, template.composite_pod_group_templates), default=0)
+
+
+def _priorities(template: CompositePodGroupTemplate) -> set[tuple[str, int | None]]:
+    own = {(one.priority_class_name, one.priority) for one in template.pod_group_templates}
+    own.add((template.priority_class_name, template.priority))
+    return own.union(*map(_priorities, template.composite_pod_group_templates))
+
+
+def _childless(path: str, template: CompositePodGroupTemplate) -> Faults:
+    if not template.pod_group_templates and not template.composite_pod_group_templates:
+        yield invalid(path, template.name, "must have at least one child PodGroupTemplate or CompositePodGroupTemplate")
+    for at, one in enumerate(template.composite_pod_group_templates):
+        yield from _childless(f"{path}.compositePodGroupTemplates[{at}]", one)
 
 
 @check("distinct names")

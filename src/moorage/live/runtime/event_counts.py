@@ -1,8 +1,8 @@
 """Events of core/v1, as client-go counts them where an API server does not serve ``events.k8s.io/v1``.
 
 An event that says again what an earlier one said raises the count of that one. From the tenth text about one object with the
-same reason within ten minutes on, further ones are counted together, as ``(combined from similar events)``. An object may get 25
-events at once and then one in five minutes; what exceeds that is counted and not written.
+same reason within ten minutes on, further ones are counted together, as ``(combined from similar events)``. An object may get
+25 events at once and then one in five minutes; what exceeds that is counted and not written.
 
 Source  client-go/tools/record/events_cache.go
 """
@@ -37,7 +37,7 @@ class Counted(NamedTuple):
 
     key: _Key
     text: str
-    count: int
+    occurred: int
     combined: bool
 
 
@@ -64,7 +64,7 @@ class EventCounts:
         self._allowances: OrderedDict[_Key, _Allowance] = OrderedDict()
 
     def add(self, note: EventNote, text: str, now_s: float) -> Counted | None:
-        """Count a note, whose text may be cut, at a time in seconds. Return the event to write; None beyond the object's rate."""
+        """Count a note, whose text may be cut, at a time in seconds. Return the event to write, None beyond the rate."""
         meta = note.regarding.metadata
         about = (note.reporter, meta.namespace, meta.name, meta.uid)
         group = (*about, note.kind, note.reason)

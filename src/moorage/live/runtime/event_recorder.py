@@ -114,12 +114,12 @@ class Recorder:
             return
         first = self._firsts.pop(counted.key, None)
         kept = replace(note, text=counted.text, related=None)
-        if first is None or counted.count == 1:
+        if first is None or counted.occurred == 1:
             name = _name_of(note, (*counted.key, wall, str(now)))
-            first = EventRecord(kept, name, wall, counted.count, wall, core=True, combined=counted.combined)
+            first = EventRecord(kept, name, wall, counted.occurred, wall, core=True, combined=counted.combined)
             event = first
         else:
-            event = replace(first, note=kept, count=counted.count, last=wall)
+            event = replace(first, note=kept, count=counted.occurred, last=wall)
         self._firsts[counted.key] = first
         if len(self._firsts) > _REMEMBERED:
             self._firsts.popitem(last=False)

@@ -24,7 +24,7 @@ from moorage.api.documents.records import Record
 from moorage.api.documents.served_kinds import Document, ServedKind
 from moorage.api.documents.statuses import ApiError, Cause, forbidden, not_found, quoted
 from moorage.api.feature_gates import FeatureGates
-from moorage.api.pod_groups import PodGroup, Workload
+from moorage.api.pod_groups import CompositePodGroup, PodGroup, Workload
 from moorage.api.pod_requests import RequestOptions, pod_requests
 from moorage.api.quantity import milli_value, parse, value
 from moorage.api.storage import ATTRIBUTES_PROTECTION, PersistentVolumeClaim, StorageClass
@@ -72,6 +72,8 @@ def admit(kind: ServedKind, document: Document, decoded: Object, find: Lookup, g
         spec["serviceAccount"] = spec["serviceAccountName"]
         decoded = structs.replace(decoded, spec=structs.replace(decoded.spec, service_account_name=spec["serviceAccountName"]))
     after, refusals = _PLUGINS[kind.native](decoded, find)
+    if not refusals and isinstance(after, PodGroup | CompositePodGroup) and gates["PodGroupPreemptionPolicy"]:
+        after, refusals = admission.resolve_group_preemption(after, _by_name(PriorityClass, find))
     if refusals:
         raise refused(kind, document, _joined(refusals))
     apply_changes(document, decoded, after)
@@ -98,15 +100,15 @@ def add_finalizer(metadata: Document, name: str) -> None:
         metadata["finalizers"] = [*held, name]
 
 
-def admit_new(kind: ServedKind, document: Document, find: Lookup) -> None:
-    """Check a new, valid object against others: a pod and a claim against the limit ranges of their namespace, a pod group
-    against its workload and template, which must exist.
+def admit_new(kind: ServedKind, document: Document, find: Lookup, gates: FeatureGates) -> None:
+    """Check a new, valid object against others: a pod and a claim against the limit ranges of their namespace, up to 1.36 a pod
+    group against its workload and template, which must exist.
 
     Raises  ApiError 403
     """
     if kind.native in {"Pod", "PersistentVolumeClaim"}:
         _check_bounds(kind, document, [*find(LimitRange, document["metadata"]["namespace"])])
-    if kind.native != "PodGroup":
+    if kind.native != "PodGroup" or gates.emulated.groups_as_one:
         return
     origin = (document["spec"].get("podGroupTemplateRef") or {}).get("workload")
     if origin is None:
@@ -157,7 +159,7 @@ def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, g
             raise refused(kind, old, why)
 
 
-def _group(group: PodGroup, find: Lookup) -> _Admitted:
+def _group(group: PodGroup | CompositePodGroup, find: Lookup) -> _Admitted:
     return admission.resolve_group_priority(group, _by_name(PriorityClass, find))
 
 
@@ -276,6 +278,7 @@ def _check_growth(kind: ServedKind, old: Document, new: Document, find: Lookup) 
 
 
 _PLUGINS: Final[dict[str, Callable[[Any, Lookup], _Admitted]]] = {
+    "CompositePodGroup": _group,
     "PersistentVolumeClaim": _claim,
     "Pod": _pod,
     "PodGroup": _group,

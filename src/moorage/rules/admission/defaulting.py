@@ -124,6 +124,12 @@ def _spec_default(**defaults: Any) -> Callable[[Document], None]:
     return fill
 
 
+def _mode_default(document: Document) -> None:
+    """Set the default: the groups of a group are disrupted one by one."""
+    if _spec(document).get("disruptionMode") is None:
+        _spec(document)["disruptionMode"] = {"single": {}}
+
+
 def _rolling(name: str, **defaults: Any) -> Callable[[Document], None]:
     """Return a function that defaults the update strategy of a workload to a rolling update, and its parameters."""
 
@@ -344,6 +350,7 @@ _BY_KIND: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]
     ("networking.k8s.io", "NetworkPolicy"): (_policy_types,),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_binding,),
     ("rbac.authorization.k8s.io", "RoleBinding"): (_binding,),
+    ("scheduling.k8s.io", "CompositePodGroup"): (_mode_default,),
     ("scheduling.k8s.io", "PodGroup"): (_spec_default(disruptionMode="Pod"),),
 }  # fmt: skip
 
@@ -407,6 +414,7 @@ def _has_gates(shape: Type) -> bool:
     if isinstance(shape, Scalar) or shape.name.startswith("apiextensions."):
         return False
     if shape.name not in _HAS_GATES:
+        _HAS_GATES[shape.name] = False  # for what it says of itself
         _HAS_GATES[shape.name] = any(field.gate or _has_gates(field.type) for field in shape.fields.values())
     return _HAS_GATES[shape.name]
 
@@ -456,5 +464,15 @@ def _spec(document: Document | None) -> Document:
 
 
 def _templates(document: Document | None) -> list[Document]:
-    found: Any = _spec(document).get("podGroupTemplates")
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    """Return the templates of pod groups in a workload, those in templates of groups of groups last."""
+
+    def items(holder: Document, name: str) -> list[Document]:
+        found: Any = holder.get(name)
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+    found, waiting = [], [_spec(document)]
+    while waiting:
+        holder = waiting.pop(0)
+        found += items(holder, "podGroupTemplates")
+        waiting += items(holder, "compositePodGroupTemplates")
+    return found

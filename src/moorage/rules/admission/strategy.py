@@ -52,6 +52,7 @@ from moorage.rules.admission.defaulting import (
 )
 from moorage.rules.admission.definition_validation import new_definition_faults, prepare_definition
 from moorage.rules.admission.device_validation import selector_faults
+from moorage.rules.admission.group_changes import as_checked, is_checked_anew
 from moorage.rules.admission.pod_checks import RULES
 from moorage.rules.admission.quota_usage import qos_class
 from moorage.rules.admission.status_validation import status_faults
@@ -188,7 +189,7 @@ def prepare_create(
             apply_changes(document, before, decoded)
         _set_pod_status(document)
     new = new_definition_faults(document) if kind.native == "CustomResourceDefinition" else new_object_faults(kind, document)
-    found = (more, _faults(kind, decoded), unread_field_faults(kind, document), new)
+    found = (more, _read_faults(kind, document, decoded, gates), unread_field_faults(kind, document), new)
     _raise_if_any(kind, document, _arranged(kind, chain(*found, _selector_faults(kind, document, gates))))
 
 
@@ -388,7 +389,8 @@ def _in_order_of(
     """Yield the faults of a changed object in the order in which its kind is checked."""
     if kind.native == "ResourceClaim":
         return chain(object_meta(decoded.metadata, True), metadata_faults(new["metadata"]), changes)
-    own = object_meta(decoded.metadata, True) if isinstance(decoded, _FROZEN) else _faults(kind, decoded)
+    is_frozen = isinstance(decoded, _FROZEN) and not is_checked_anew(kind, gates)
+    own = object_meta(decoded.metadata, True) if is_frozen else _read_faults(kind, new, decoded, gates)
     own = (fault for fault in own if kind.native in _CHECKED_BASES or fault.field != "metadata.generateName")
     found = _arranged(kind, chain(own, unread_field_faults(kind, new), _selector_faults(kind, new, gates)))
     return chain(changes, found) if kind.native in _CHANGES_FIRST else chain(found, changes)
@@ -577,6 +579,21 @@ def _only_resources(old: Document, new: Document) -> None:
 # -- validation --------------------------------------------------------------------------------------------------------
 
 
+def _read_faults(kind: ServedKind, document: Document, decoded: Object, gates: FeatureGates) -> Iterator[Fault]:
+    """Yield the faults of what scheduling reads, named as the release names it."""
+    if is_checked_anew(kind, gates):
+        shown = as_checked(kind, document)
+        return _faults(kind, decoded if shown is document else decode_document(kind, shown))
+    if kind.native == "Workload":
+        return map(_as_before_composites, _faults(kind, decoded))
+    return _faults(kind, decoded)
+
+
+def _as_before_composites(fault: Fault) -> Fault:
+    """Return a fault of a workload as up to 1.36, where the templates of pod groups are the only ones."""
+    return Fault("Required value", "spec.podGroupTemplates") if fault.field == "spec" and fault.value == "" else fault
+
+
 def _faults(kind: ServedKind, decoded: Object) -> Iterator[Fault]:
     if kind.struct is not None:
         return faults_of(decoded)
@@ -598,7 +615,7 @@ def _changed_metadata_faults(kind: ServedKind, old: Document, new: Document) -> 
 _CLIENT_METADATA: Final = ("annotations", "finalizers", "labels", "ownerReferences")
 
 
-#: Types whose spec is immutable, so that updates do not validate it again.
+#: Types whose spec is immutable up to 1.36, so that updates do not validate it again.
 _FROZEN: Final = (PodGroup, Workload)
 
 

@@ -20,6 +20,7 @@ from moorage.api.schema.schemas import schema
 from moorage.api.validation.rule_tables import Holders, check, field_of
 from moorage.errors import Fault
 from moorage.rules.admission.definition_validation import definition_faults
+from moorage.rules.admission.group_changes import as_checked, group_changes, is_checked_anew
 from moorage.rules.admission.pod_checks import RULES
 
 _FIXED_FIELD: Final = "field is immutable"
@@ -57,6 +58,9 @@ def change_faults(kind: ServedKind, old: Document, new: Document, gates: Feature
 
 
 def _change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
+    if is_checked_anew(kind, gates):
+        yield from group_changes(kind, as_checked(kind, old), as_checked(kind, new))
+        return
     if kind.native in _FROZEN:
         yield from _frozen(kind, old, new, gates)
         return
@@ -335,8 +339,6 @@ def _frozen(kind: ServedKind, old: Document, new: Document, gates: FeatureGates)
         held, given = _spec(old).get(name), _spec(new).get(name)
         if held == given:
             continue
-        if name == "schedulingPolicy" and gates.emulated.groups_as_one and "gang" in (held or ()) and "gang" in (given or ()):
-            continue  # the minCount of a gang may change since 1.37
         if name == "disruptionMode" and not gates["WorkloadAwarePreemption"]:
             yield Fault("Forbidden", f"spec.{name}")
         else:

@@ -250,7 +250,7 @@ class Store(ObjectReader):
             admission_plugins.admit_with_controllers(kind, document)
         self._check_requested_addresses(kind, None, document)
         prepare_create(kind, document, self.gates, self._admin_access_faults(kind, None, document), admitted)
-        admission_plugins.admit_new(kind, document, self._decode_all)
+        admission_plugins.admit_new(kind, document, self._decode_all, self.gates)
         if kind is _SERVICES:
             self._allocate_service_addresses(None, document, dry_run=dry_run)
         self._check_security(kind, None, document)

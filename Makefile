@@ -159,9 +159,10 @@ man: $(VENV)/.ready-to-run  ## write the man pages that the wheel installs, from
 	@$(BIN)/moorage man --write man
 
 .PHONY: reference
-reference: $(VENV)/.ready-to-run  ## write what comes from the code: the reference of the types that plugins see, and the page's types of questions
+reference: $(VENV)/.ready-to-run  ## write what comes from the code: parts of the reference between comments, the types that plugins see, and the page's types of questions
 	@$(BIN)/python -m tools.plugin_types
 	@$(BIN)/python -m tools.question_types
+	@$(BIN)/python -m tools.reference_parts
 
 .PHONY: ui
 ui:  ## test the web page in ui/ and build it into src/moorage/interfaces/web/bundle (needs Node 20 or newer and npm)

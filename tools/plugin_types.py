@@ -6,12 +6,15 @@ whether the page is that of now.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
 import importlib
 import inspect
+import itertools
 import re
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -96,16 +99,28 @@ def _described(one: Described) -> Iterator[str]:
 def _members(cls: type[Any]) -> Iterator[tuple[str, str]]:
     """Yield fields with their types and defaults, then the other public members, with what they say."""
     if issubclass(cls, enum.Enum):
-        yield from ((f"{cls.__name__}.{name}", _value(one)) for name, one in cls.__members__.items())
+        said = _told_of_members(cls)
+        yield from ((f"{cls.__name__}.{name}", said.get(name) or _value(one)) for name, one in cls.__members__.items())
     yield from _fields(cls)
     for name, member in list(vars(cls).items()):
         if name.startswith("_") or name in _INTERNAL or name in getattr(cls, "__annotations__", {}):
             continue
         inner = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
         if inspect.isfunction(inner):
-            yield f"{name}{_signature(inner)}".replace("|", "\\|"), _first(inner)
+            yield f"{name}{signature_of(inner)}".replace("|", "\\|"), first_paragraph(inner)
         elif isinstance(member, property) or (hasattr(member, "__get__") and inspect.getdoc(member) and not callable(member)):
-            yield name, _first(getattr(member, "fget", None) or member)
+            yield name, first_paragraph(getattr(member, "fget", None) or member)
+
+
+def _told_of_members(cls: type[Any]) -> dict[str, str]:
+    """Return the texts below the members of an enumeration, which Python does not keep."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body  # type: ignore[attr-defined]
+    found = {}
+    for one, following in itertools.pairwise(body):
+        match one, following:
+            case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = _text(" ".join(text.split())).replace("|", "\\|")
+    return found
 
 
 def _fields(cls: type[Any]) -> Iterator[tuple[str, str]]:
@@ -137,16 +152,19 @@ def _value(one: enum.Enum) -> str:
     return f"`{one.value}`" if isinstance(one.value, str) else ""
 
 
-def _signature(function: Any) -> str:
+def signature_of(function: Any) -> str:
+    """Return the parameters of a function as a page shows them: without ``self`` and types."""
     found = inspect.signature(function)
     parameters = [
-        one.replace(annotation=inspect.Parameter.empty) for one in found.parameters.values() if one.name not in {"self", "cls"}
+        one.replace(annotation=inspect.Parameter.empty)
+        for one in found.parameters.values()
+        if one.name not in {"self", "cls"} and not inspect.isroutine(one.default)
     ]
     plain = found.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
     return str(plain).replace(", /", "").replace("(/)", "()")
 
 
-def _first(member: Any) -> str:
+def first_paragraph(member: Any) -> str:
     """Return the first paragraph of a docstring as one line."""
     return _text((inspect.getdoc(member) or "").partition("\n\n")[0]).replace("\n", " ").replace("|", "\\|")
 

@@ -24,6 +24,7 @@ from moorage.testing.builders import a_pod
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "moorage"
 PAGE = (ROOT / "docs" / "reference" / "extension-points.md").read_text("utf-8")
+PAGE_OF_TYPES = (ROOT / "docs" / "reference" / "plugin-types.md").read_text("utf-8")
 PROTOCOLS = {
     name: cls for name in points.__all__ if isinstance(cls := getattr(points, name), type) and Plugin in cls.__mro__[1:]
 }
@@ -137,10 +138,7 @@ def test_the_head_of_a_built_in_plugin_names_all_its_points(cls):
 def test_the_page_has_exactly_the_methods_of_the_contract():
     table = PAGE[: PAGE.index("A plugin with arguments")]
     rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in table.splitlines() if line.startswith("|")][2:]
-    told, last = {}, ""
-    for _, protocol, method in rows:
-        last = re.sub(r"\[S\]|`", "", protocol) or last
-        told[method.strip("`")] = last
+    told = {one: protocol.strip("`") for _, protocol, methods in rows for one in re.findall(r"`([^`]+)`", methods)}
     contract = {}
     for method, protocol in METHODS.items():
         member = inspect.getattr_static(protocol, method)
@@ -163,10 +161,13 @@ def test_the_page_has_exactly_the_methods_for_explanations():
     assert sorted(told) == sorted(methods)
 
 
-def test_the_page_has_exactly_the_promises_and_scopes():
-    promises = PAGE[PAGE.index("## Promises") : PAGE.index("## Explaining a refusal")]
-    first = re.findall(r"^\| `([\w.]+)` \|", promises, re.MULTILINE)
-    assert first == [field.name for field in fields(Reuse)] + [f"Scope.{scope.name}" for scope in Scope]
+def test_the_page_of_types_has_the_promises_and_scopes_with_what_they_mean():
+    types = PAGE_OF_TYPES
+    reuse, scope = (types.partition(f"### {name}\n")[2].partition("\n### ")[0] for name in ("Reuse", "Scope"))
+    assert [
+        field.name for field in fields(Reuse) if not re.search(rf"^\* `{field.name}(?:\([^)]*\))?` \w", reuse, re.MULTILINE)
+    ] == []
+    assert [one.name for one in Scope if not re.search(rf"^\| `Scope.{one.name}` \| \w", scope, re.MULTILINE)] == []
 
 
 def a_like(**metadata):

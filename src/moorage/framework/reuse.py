@@ -33,7 +33,8 @@ class Scope(IntEnum):
     """The node itself, whatever pods are on it: reused until the node is updated; a plugin that reads other nodes too declares
     ``other_nodes``."""
     USAGE = 2
-    """The sums over the node's pods (``pod_count``, ``requested`` …) too: large clusters judge nodes with equal sums once."""
+    """The sums over the node's pods (``pod_count``, ``requested`` …) too, also for pods without a signature: large clusters
+    judge nodes with equal sums once, and preemption tries many nodes at once."""
     NODE_PODS = 3
     """The node's pods too: a node is judged again when its pods change."""
     DOMAIN = 4
@@ -53,7 +54,7 @@ class Reuse:
     ``signature_reads``      kinds of objects that the signature depends on, in addition to the pod's shape (its namespace,
                              labels, owners, spec and status). None: it may depend on anything, and every pod is signed
     ``signature_reads_metadata``  for a built-in plugin: whether the signature reads the pod's labels or owners
-    ``domains``              the forms for DOMAIN
+    ``domains``              the forms for DOMAIN: ``Domains``
     ``idle(pod, snapshot)``  for a plugin that reads other pods but skips most pods: whether it skips all pods of this shape
     ``narrows_to(pod)``      for a PreFilter that may answer ``Narrow``: the node names, without running it, or None
     ``rests_when_skipped``   from Reserve on there is nothing to do for pods that PreFilter skipped

@@ -1,6 +1,6 @@
 """The changes for a profile when a later release reads it: rules of its plugins, and new default plugins.
 
-The texts are those of ``docs/reference/releases.md``, by the release in which each rule ended.
+The texts are by the release in which each rule ended; ``docs/reference/releases.md`` lists them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _TABLE: Final = table_of("moorage.core.config", "upgrade.toml")
 _CHANGES: Final[Mapping[str, Mapping[str, str]]] = _TABLE["plugins"]
 #: A trait of ``Release``, the last release that has it, and what later releases do.
 _TRAITS: Final = tuple((trait, *row) for trait, row in _TABLE["traits"].items())
+#: Plugin or trait → the last release with a rule → the pull request or the KEP that ended it.
+_SOURCES: Final[Mapping[str, Mapping[str, str]]] = _TABLE["sources"]
 
 
 def changed_rules(profile: ResolvedProfile, release: Release) -> Iterator[str]:
@@ -53,6 +55,17 @@ def change_texts(profile: ResolvedProfile, one: Release, other: Release) -> dict
     for name, _, text in _changed(profile, older, newer):
         found[name] = f"{found[name]}, and {text}" if name in found else f"{name} {text}"
     return found
+
+
+def all_changes() -> list[tuple[str, str, str, str]]:
+    """Return all changes of rules, newest first: the last release with the old rule, the plugin or the trait, text, source."""
+    found = [
+        (ended, name, text, _SOURCES.get(name, {}).get(ended, ""))
+        for name, rows in _CHANGES.items()
+        for ended, text in rows.items()
+    ]
+    found += [(ended, trait, text, _SOURCES.get(trait, {}).get(ended, "")) for trait, ended, text in _TRAITS]
+    return sorted(found, key=lambda row: (_number(row[0]), row[1]), reverse=True)
 
 
 def _changed_traits(older: Release, newer: Release) -> Iterator[str]:

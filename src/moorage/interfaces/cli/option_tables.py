@@ -207,6 +207,18 @@ def parameters_of(name: str) -> list[click.Parameter]:
     return [_parameter(into, row) for into, row in _rows(name)]
 
 
+def own_parameters(name: str) -> list[click.Parameter]:
+    """Return the parameters of a command that are not those of all questions."""
+    shared = _table("shared")
+    of_all = {*_named("question")}
+    return [_parameter(into, row) for into, row in _rows(name) if into not in of_all or row != shared[into]]
+
+
+def shared_parameters(name: str) -> list[click.Parameter]:
+    """Return the parameters of a group that several commands have."""
+    return [_parameter(into, _table("shared")[into]) for into in _named(name)]
+
+
 @cache
 def _table(name: str) -> dict[str, Any]:
     return question_table(name) if name in NAMES else table_of(_PACKAGE, f"options/{name}.toml")

@@ -50,9 +50,8 @@ def test_what_is_by_hand_is_without_parts():
 
 
 def test_links_are_for_parameters_that_are_there():
-    commands = {
-        path.stem for path in (Path(reference_parts.__file__).parents[1] / "src/moorage/interfaces/cli/options").glob("*.toml")
-    }
+    interfaces = Path(reference_parts.__file__).parents[1] / "src" / "moorage" / "interfaces"
+    commands = {path.stem for path in interfaces.rglob("*.toml") if path.parent.name in {"options", "questions"}}
     names = {one.name for command in commands - {"shared"} for one in parameters_of(command)}
     known = names | {f"{command}.{name}" for command in commands for name in names}
     known |= {f"Cluster.{name}" for name in dir(moorage.Cluster)}

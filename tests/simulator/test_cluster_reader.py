@@ -190,7 +190,7 @@ REFUSED = {  # content → the error message
     "items of a typed list": ("apiVersion: v1\nkind: PodList\nitems: abc\n", "a.yaml:1: PodList: items: expected a list"),
     "no name": ({**POD, "metadata": {}}, "a.yaml: Pod: metadata.name: Required value: name or generateName is required"),
     "a wrong type": (
-        a_list(POD, {**NODE, "spec": {"unschedulable": "no"}}),
+        {**NODE, "spec": {"unschedulable": "no"}},
         'a.yaml:1: Node n1: spec.unschedulable: expected bool, found str "no"',
     ),
     "a port as a string": (
@@ -224,10 +224,10 @@ def test_all_validation_errors_are_reported_at_once():
         **POD,
         "spec": {"containers": [{"name": "c"}, {"name": "c"}], "tolerations": [{"effect": "Foo", "operator": "Exists"}]},
     }
-    assert refused(a_list(NODE, broken)).splitlines() == [
-        'a.yaml: items[1]: Pod default/web: spec.containers[1].name: Duplicate value: "c"',
+    assert refused(NODE, broken).splitlines() == [
+        'b.yaml: Pod default/web: spec.containers[1].name: Duplicate value: "c"',
         (
-            'a.yaml: items[1]: Pod default/web: spec.tolerations[0].effect: Unsupported value: "Foo": '
+            'b.yaml: Pod default/web: spec.tolerations[0].effect: Unsupported value: "Foo": '
             'supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"'
         ),
     ]
@@ -248,10 +248,11 @@ def test_nested_lists_have_a_depth_limit():
 
 def test_errors_are_reported_together_up_to_a_limit():
     broken = [named({**POD, "spec": {"nodeName": 1}}, f"p{i}") for i in range(50)]
-    assert len(refused(a_list(*broken[:3])).splitlines()) == 3
-    message = refused(a_list(*broken)).splitlines()
-    assert len(message) == 21
-    assert message[-1] == "and maybe more; these are the first"
+    for message in (refused, lambda *objects: refused(a_list(*objects))):
+        assert len(message(*broken[:3]).splitlines()) == 3
+        lines = message(*broken).splitlines()
+        assert len(lines) == 21
+        assert lines[-1] == "and maybe more; these are the first"
 
 
 def test_errors_quote_values_shortened():

@@ -20,7 +20,7 @@ from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import close_to
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_reader import USUAL_RULES, ReadRules, read_objects
+from moorage.simulator.cluster_reader import STRICT_RULES, ReadRules, read_objects
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulation import SimulatedCluster
 
@@ -72,7 +72,7 @@ def is_implied(obj: Object) -> bool:
 
 
 def read_given(
-    given: Iterable[ObjectLike], *, validated: bool = True, custom: Iterable[str] = (), rules: ReadRules = USUAL_RULES
+    given: Iterable[ObjectLike], *, validated: bool = True, custom: Iterable[str] = (), rules: ReadRules = STRICT_RULES
 ) -> ClusterInput:
     """Return the cluster that these describe together, with defaults filled in.
 

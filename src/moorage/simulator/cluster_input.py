@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple, TypeAlias
 
@@ -61,6 +61,7 @@ class Unused:
 class InputReport:
     """A report on the input: the number of objects of each kind, used and unused, and notes of one line.
 
+    ``left_out``        those of the notes that name objects which cannot be read
     ``taken_at``        when the objects were read from a cluster, if that is known
     ``server_version``  the version of the cluster's API server, such as ``v1.34.1``, if that is known
     """
@@ -70,9 +71,11 @@ class InputReport:
     notes: tuple[str, ...] = ()
     taken_at: str = ""
     server_version: str = ""
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", tuple(map(one_line, self.notes)))
+        object.__setattr__(self, "left_out", tuple(map(one_line, self.left_out)))
 
     def lines(self) -> list[str]:
         """Return the report for the user, one sentence a line; empty if all of the input was used unchanged."""
@@ -295,8 +298,8 @@ class CustomReader:
         instead = f"convert it to {named.api_version}" if str(named) in self._namespaced else f"a plugin names {named}"
         return f"this version of the API is not read; {instead}"
 
-    def objects(self, faults: list[str]) -> Iterator[ReadObject]:
-        """Yield the objects of named kinds in input order; add the faults of invalid ones to ``faults``."""
+    def objects(self, on_fault: Callable[[InputError, FoundObject], None]) -> Iterator[ReadObject]:
+        """Yield the objects of named kinds in input order; ``on_fault`` receives the invalid ones."""
         for number, found in enumerate(self._kept):
             kind = self._kind_of(found)
             if kind is None:
@@ -304,7 +307,7 @@ class CustomReader:
             try:
                 yield ReadObject(self._identified(found, kind, number), found.kind, found.where)
             except InputError as error:
-                faults += str(error).splitlines()
+                on_fault(error, found)
 
     def _identified(self, found: FoundObject, kind: CustomKind, number: int) -> CustomObject:
         """Return the object with a name, a namespace, as its kind's scope requires if that is known, and a UID.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
+from enum import Enum
 from os import PathLike, fspath
 from typing import Any, BinaryIO, Final, TypeAlias
 
@@ -31,14 +32,14 @@ from moorage.api.validation import validate
 from moorage.api.validation.pods import PodValidator
 from moorage.basis.inputs.components import Component, component_of, components_of, files_of
 from moorage.basis.inputs.files import InputFile, open_sources
-from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, plain_object
+from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, Payload, find_objects, is_printed, plain_object
 from moorage.basis.inputs.simulated_kinds import KINDS, UNKNOWN_KIND, find_kind, json_decoder, why_unused
 from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.simulator import cluster_input
 from moorage.simulator.job_kinds import PLACES
 from moorage.simulator.older_versions import advice, in_read_version
-from moorage.simulator.unknown_fields import FieldCheck, Validation
+from moorage.simulator.unknown_fields import FieldCheck, Validation, title_of
 
 # Reads pods that are copies of valid ones: they share all of the spec, labels and owners, and need not be checked again.
 #
@@ -117,6 +118,19 @@ WORKLOAD_SLOTS: Final = tuple(kind.slot for kind in _WORKLOADS.values())
 _FORM: Final = re.compile(r"(?P<resource>[a-z0-9-]+(?:\.[a-z0-9-]+)+)=(?P<kind>\w+)")
 
 
+class LeavesOut(Enum):
+    """Which objects are left out, with a note each, if they cannot be read; the others are errors.
+
+    ``NONE``    none: a person wrote the objects, for this question
+    ``DUMPED``  those that a program wrote: of lists, of streams of JSON, of directories, and what an API server printed
+    ``ALL``     all, as a scheduler does with what an API server sends
+    """
+
+    NONE = "none"
+    DUMPED = "dumped"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class ReadRules:
     """How to read unknown fields and kinds.
@@ -125,14 +139,14 @@ class ReadRules:
     ``treat_as``    pairs of ``plural.group`` and the workload kind that its objects are read as
     ``for_policies``  keep what admission policies read of objects, even if this input has no policies
     ``release``     refuse pod groups and workloads in versions that this release does not serve; None: read them all
-    ``leaves_out``  leave objects out that cannot be read, with a note each, as a scheduler does with what an API server sends
+    ``leaves_out``  which objects to leave out if they cannot be read
     """
 
     validation: Validation = Validation.STRICT
     treat_as: tuple[tuple[str, Kind], ...] = ()
     for_policies: bool = False
     release: Release | None = None
-    leaves_out: bool = False
+    leaves_out: LeavesOut = LeavesOut.DUMPED
 
     def refused(self, found: FoundObject) -> str:
         """Return why the release does not read an object of ``scheduling.k8s.io`` in its version; "" if it does."""
@@ -160,6 +174,8 @@ class ReadRules:
 _SCHEDULING: Final = "scheduling.k8s.io"
 _GROUPED: Final = frozenset({"CompositePodGroup", "PodGroup", "Workload"})
 USUAL_RULES: Final = ReadRules()
+#: The rules for objects that someone wrote for a question: a change, a pod to place.
+STRICT_RULES: Final = ReadRules(leaves_out=LeavesOut.NONE)
 
 
 def parse_treat_as(texts: Iterable[str]) -> tuple[tuple[str, Kind], ...]:
@@ -197,8 +213,12 @@ def _resource(found: FoundObject) -> str:
     return f"{guess_plural(found.kind)}.{found.api_version.rpartition('/')[0]}"
 
 
+#: How a note on an object begins that is left out.
+LEFT_OUT: Final = "left out, as it cannot be read: "
 #: How many faults are reported at once.
 MAX_FAULTS: Final = 20
+#: How many objects are named that are left out, beyond those whose faults are shown.
+_MOST_NAMED: Final = 200
 #: After how many objects ``on_read`` is called.
 _OFTEN: Final = 100
 #: Admission policies and their bindings, and kinds that are often their parameters; custom kinds can be, too.
@@ -236,7 +256,8 @@ def read(
 ) -> cluster_input.ClusterInput:
     """Return the cluster in files, directories and standard input (``-``) together; ``paths`` is one path or several.
 
-    ``validated`` checks every object by the API server's rules; without it, only unreadable objects are rejected.
+    ``validated`` checks every object by the API server's rules; without it, only unreadable objects are rejected. An object of
+    a dump that cannot be read is left out, with a note (``LeavesOut``).
     ``custom``: kinds to read in addition to those of Kubernetes, as ``plural.version.group``: those that plugins name
     (``moorage.kinds_named``). ``rules``: how to handle unknown fields and kinds. ``on_read`` is called with the file that is
     being read and the number of objects so far.
@@ -271,7 +292,7 @@ def read_sources(
     with collector_paused():
         for source in sources:
             on_read(source, count)
-            for found in find_objects(source, reader.note_duplicate, reader.note_other):
+            for found in find_objects(source, reader.note_duplicate, reader.note_other, reader.note_no_object):
                 reader.take(found, source)
                 count += 1
                 if count % _OFTEN == 0:
@@ -286,9 +307,9 @@ def read_objects(
     *,
     validated: bool = True,
     custom: Iterable[str] = (),
-    rules: ReadRules = USUAL_RULES,
+    rules: ReadRules = STRICT_RULES,
 ) -> cluster_input.ClusterInput:
-    """Return the cluster in a program's objects together; see ``read``."""
+    """Return the cluster in a program's objects together; see ``read``. By default none is left out."""
     reader = _Reader(validated, custom, rules)
     with collector_paused():
         for number, obj in enumerate(objects, 1):
@@ -325,6 +346,8 @@ class _Reader:
         self.records: list[cluster_input.DumpRecord] = []
         self.server_version = ""
         self.faults: list[str] = []
+        #: The kind and name of each object that is left out, and its fault.
+        self.left_out: list[tuple[str, str]] = []
         self.policies: dict[cluster_input.WrittenKey, tuple[str, bytes]] = {}
         self.parameters: dict[cluster_input.WrittenKey, tuple[str, bytes]] = {}
         self.written: dict[cluster_input.WrittenKey, bytes] = {}
@@ -337,6 +360,10 @@ class _Reader:
         """Note a file with a document that is no object."""
         self.others[where] = None
 
+    def note_no_object(self, error: InputError) -> None:
+        """Note an item of a list that is no object."""
+        self._note_unreadable(error, FoundObject("", "", {}, str(error).partition(": expected")[0], True))
+
     def take(self, found: FoundObject, source: InputFile | None = None) -> None:
         if found.kind == SERVER_VERSION:
             self.server_version = plain_object(found)["version"]
@@ -344,32 +371,35 @@ class _Reader:
         if refused := self.rules.refused(found):
             self._note_fault(InputError(f"{found.where}: {found.kind}: {refused}"))
             return
+        try:
+            self._take(found, source)
+        except InputError as error:
+            self._note_unreadable(error, found)
+
+    def _take(self, found: FoundObject, source: InputFile | None) -> None:
+        """Take an object.
+
+        Raises  InputError if it cannot be read
+        """
         is_custom = self.custom.take(found)
         if not is_custom and self._takes_component(found):
             return
-        try:
-            read, is_written = self._as_read(found, is_custom)
-        except InputError as error:
-            self._note_fault(error)
-            return
+        read, is_written = self._as_read(found, is_custom)
         kind = find_kind(read.api_version, read.kind)
         if kind is None:
             if not is_custom:
                 self._take_other(found, source)
             return
-        found = read
-        try:
-            if kind.slot == "pods" and self._takes_copy(found, kind):
-                return
-            if is_written and (unknown := self.fields.faults(found, kind, source)):
-                raise InputError(*unknown)
-            if wrong := self.fields.wrong_values(found, source):
-                raise InputError(*wrong)
-            metadata: ObjectMeta = self._keep(kind, self._decode(found.payload, kind, found.where), found.where).metadata
-            if metadata.creation_timestamp is None or kind.slot in WORKLOAD_SLOTS:
-                self.written[kind.slot, metadata.namespace, metadata.name] = _text(found.payload)
-        except InputError as error:
-            self._note_fault(error)
+        if kind.slot == "pods" and self._takes_copy(read, kind):
+            return
+        if is_written and (unknown := self.fields.faults(read, kind, source)):
+            self._note_fault(InputError(*unknown))
+            return
+        if wrong := self.fields.wrong_values(read, source):
+            raise InputError(*wrong)
+        metadata: ObjectMeta = self._keep(kind, self._decode(read.payload, kind, read.where), read.where).metadata
+        if metadata.creation_timestamp is None or kind.slot in WORKLOAD_SLOTS:
+            self.written[kind.slot, metadata.namespace, metadata.name] = _text(read.payload)
 
     def _takes_component(self, found: FoundObject) -> bool:
         """Note the components that an object runs; return True if it stands for nothing else, or holds a file that is read."""
@@ -398,9 +428,9 @@ class _Reader:
         if (found.api_version, found.kind) == cluster_input.DUMP_RECORD:
             self.records.append(cluster_input.read_record(found))
             return
-        self._count_unused(found)
         if wrong := self.fields.wrong_values(found, source):
-            self._note_fault(InputError(*wrong))
+            raise InputError(*wrong)
+        self._count_unused(found)
 
     def _takes_copy(self, found: FoundObject, kind: Kind) -> bool:
         """Add a pod if it is a copy of an earlier one; return False if it must be checked in full."""
@@ -444,9 +474,25 @@ class _Reader:
         for obj in objects:
             self._hold(kind, obj, where)
 
+    def _note_unreadable(self, error: InputError, found: FoundObject) -> None:
+        """Note an object that cannot be read: it is left out, or its faults are errors."""
+        leaves_out = self.rules.leaves_out is not LeavesOut.NONE
+        if leaves_out and (found.is_dumped or is_printed(plain_object(found))):
+            self._leave_out(error, title_of(found) if found.kind else found.where)
+        else:
+            self._note_fault(error)
+
+    def _leave_out(self, error: InputError, title: str) -> None:
+        first, *others = _lines(error)
+        more = f" (and {counted(len(others), 'other fault')})" if others else ""
+        self.left_out.append((title, f"{first}{more}"))
+
     def _note_fault(self, error: InputError) -> None:
-        self.faults += ((line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…") for line in str(error).splitlines())
-        if len(self.faults) >= MAX_FAULTS and not self.rules.leaves_out:
+        if self.rules.leaves_out is LeavesOut.ALL:
+            self._leave_out(error, str(error).partition(":")[0])
+            return
+        self.faults += _lines(error)
+        if len(self.faults) >= MAX_FAULTS:
             raise InputError(*self.faults[:MAX_FAULTS], "and maybe more; these are the first") from None
 
     def _takes_policy(self, found: FoundObject) -> bool:
@@ -458,7 +504,7 @@ class _Reader:
         metadata = document.get("metadata")
         if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
             if is_policy:
-                self._note_fault(InputError(f"{found.where}: {found.kind}: metadata.name: Required value: name is required"))
+                raise InputError(f"{found.where}: {found.kind}: metadata.name: Required value: name is required")
             return is_policy
         key = (f"{found.api_version}/{found.kind}", str(metadata.get("namespace") or ""), metadata["name"])
         if is_policy:
@@ -504,7 +550,8 @@ class _Reader:
             return
         other = self.places[slot][key]
         if before != known:
-            raise InputError(f"{where}: {_title(kind, known)} is also at {other}, and differs; keep one of them")
+            self._note_fault(InputError(f"{where}: {_title(kind, known)} is also at {other}, and differs; keep one of them"))
+            return
         self.repeated.append(f"{_title(kind, known)} ({other} and {where})")
 
     def finish(self) -> cluster_input.ClusterInput:
@@ -513,16 +560,18 @@ class _Reader:
         Raises  InputError with all faults, up to a limit
         """
         self._sort_custom()
-        if self.faults and not self.rules.leaves_out:
+        if self.faults:
             raise InputError(*self.faults[:MAX_FAULTS])
         read = tuple((kind.name, len(self.objects[kind.slot])) for kind in KINDS if self.objects[kind.slot])
+        if self.left_out and not (read or self.unused or self.custom_objects or self.rules.leaves_out is LeavesOut.ALL):
+            more = ["and maybe more; these are the first"] if len(self.left_out) > MAX_FAULTS else []
+            raise InputError(*(fault for _, fault in self.left_out[:MAX_FAULTS]), *more)
         counts = Counter(one.kind for one in self.custom_objects.values())
         read += tuple(counts.items())
         implied = self._add_implied_namespaces()
         notes = [*(note for record in self.records for note in record.notes()), *self.fields.notes()]
-        notes += [f"left out, as it cannot be read: {fault}" for fault in self.faults[:MAX_FAULTS]]
-        if len(self.faults) > MAX_FAULTS:
-            notes.append(f"{counted(len(self.faults) - MAX_FAULTS, 'other object')} left out, which cannot be read")
+        left_out = tuple(self._left_out_notes())
+        notes += left_out
         taken_at = next((record.taken_at for record in self.records), "")
         version = self.server_version or next((record.server_version for record in self.records), "")
         if self.duplicates:
@@ -548,7 +597,7 @@ class _Reader:
         custom = tuple(obj for obj in every if obj.resource not in PLACES or obj.resource in self.named)
         jobs = tuple(obj for obj in every if obj.resource in PLACES)
         read += tuple(Counter(kind_name.rpartition("/")[2] for kind_name, _, _ in self.policies).items())
-        report = cluster_input.InputReport(read, unused, tuple(notes), taken_at, version)
+        report = cluster_input.InputReport(read, unused, tuple(notes), taken_at, version, left_out)
         # A dump has each component twice: as a workload without arguments, and with its settings, which count.
         components = tuple(sorted(self.components, key=lambda one: not (one.arguments or one.environment)))
         written = None
@@ -564,6 +613,14 @@ class _Reader:
             report=report,
         )
 
+    def _left_out_notes(self) -> Iterator[str]:
+        """Yield a note on each object that is left out; beyond the first ones, only their names."""
+        yield from (f"{LEFT_OUT}{fault}" for _, fault in self.left_out[:MAX_FAULTS])
+        others = [title for title, _ in self.left_out[MAX_FAULTS:]]
+        if others:
+            names = ", ".join(others[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
+            yield f"{LEFT_OUT}{counted(len(others), 'other object')}: {names}"
+
     def _unused(self, name: str, version: str, count: int) -> cluster_input.Unused:
         removed = advice(version, name)
         why = removed or self.custom.why_unused(version, name) or why_unused(version, name)
@@ -576,13 +633,15 @@ class _Reader:
         for found in self.custom.unclaimed():
             if find_kind(found.api_version, found.kind) is None:
                 self._count_unused(found)
-        for one in self.custom.objects(self.faults):
+        for one in self.custom.objects(self._note_unreadable):
             key = (type(one.obj), one.obj.namespace, one.obj.name)
             before = self.custom_objects.setdefault(key, one)
             if before is one:
                 continue
             if before.obj != one.obj:
-                self.faults.append(f"{one.where}: {one.title} is also at {before.where}, and differs; keep one of them")
+                self._note_fault(
+                    InputError(f"{one.where}: {one.title} is also at {before.where}, and differs; keep one of them")
+                )
             else:
                 self.repeated.append(f"{one.title} ({before.where} and {one.where})")
 
@@ -619,6 +678,10 @@ def _identified(given: Any, kind: Kind, where: str, count: int) -> Any:
         name = generated_name(metadata.generate_name, kind.name, namespace, str(count))
     uid = metadata.uid or stable_uid(kind.name, namespace, name)
     return replace(given, metadata=replace(metadata, name=name, namespace=namespace, uid=uid))
+
+
+def _lines(error: InputError) -> list[str]:
+    return [line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…" for line in str(error).splitlines()]
 
 
 def _text(payload: Payload) -> bytes:

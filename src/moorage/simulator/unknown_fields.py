@@ -23,7 +23,7 @@ from moorage.api.schema.field_types import ListOf, MapOf, Scalar, Struct, Type
 from moorage.api.schema.protobuf import message_of, messages
 from moorage.api.schema.schemas import schema
 from moorage.basis.inputs.files import InputFile
-from moorage.basis.inputs.objects import FoundObject, plain_object
+from moorage.basis.inputs.objects import FoundObject, is_printed, plain_object
 from moorage.basis.inputs.positions import line_of
 from moorage.basis.printable import counted, some
 from moorage.simulator.field_types import MapKey, wrong_values
@@ -64,7 +64,7 @@ class FieldCheck:
         if self._validation is Validation.IGNORE:
             return []
         tree = plain_object(found)
-        printed = _is_printed(tree)
+        printed = is_printed(tree)
         if printed:
             self._printed[kind.slot] += 1
             if self._printed[kind.slot] > _MOST_PRINTED:
@@ -98,7 +98,7 @@ class FieldCheck:
         if shape is None:
             return []
         tree = plain_object(found)
-        self._printed[key] += _is_printed(tree)
+        self._printed[key] += is_printed(tree)
         faults = []
         for path, why in islice(wrong_values(shape, tree), _MOST_FIELDS):
             line = None if source is None else line_of(source, found.where, path)
@@ -114,10 +114,9 @@ class FieldCheck:
         ]
 
 
-def _is_printed(tree: dict[str, Any]) -> bool:
-    """Return True for an object that an API server printed."""
-    metadata = tree.get("metadata")
-    return isinstance(metadata, dict) and bool(metadata.get("uid")) and bool(metadata.get("creationTimestamp"))
+def title_of(found: FoundObject) -> str:
+    """Return the kind and name of an object."""
+    return f"{found.kind} {_name(plain_object(found))}"
 
 
 @lru_cache(maxsize=256)

@@ -24,7 +24,7 @@ from moorage.core.cycle.decision import Decision
 from moorage.errors import InputError
 from moorage.laboratory.recording.capsule import Outcome, decide_alone, outcome_of
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput
-from moorage.simulator.cluster_reader import read
+from moorage.simulator.cluster_reader import STRICT_RULES, read
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulate import Options
 
@@ -66,7 +66,7 @@ def read_capsule(path: str | PathLike[str], **changes: Any) -> StoredCapsule:
     found = [one for source in open_sources([where]) for one in find_objects(source)]
     records = [plain_object(one) for one in found if (one.api_version, one.kind) == DUMP_RECORD]
     facts = records[0].get("capsule", {}) if records else {}
-    cluster = read((where,), False)
+    cluster = read((where,), False, rules=STRICT_RULES)
     pod = next((one for one in cluster.pods if one.key == facts.get("pod")), None)
     if pod is None:
         raise InputError(f"{where}: no capsule; moorage record cut -o {Path(where).name} writes one")

@@ -146,6 +146,44 @@ def test_faults_are_reported_together_with_their_position(store, tmp_path):
     assert "spec.containers: Required value" in second
 
 
+#: An object of a list → the remark about it.
+LEFT_OUT = {
+    "a text for a number": (
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad"}, "spec": {"priority": "many", "containers": []}},
+        "items[1]: Pod bad: json: cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32",
+    ),
+    "a definition that is a number inside": (
+        {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": 7},
+        "items[1]: CustomResourceDefinition a.b: json: cannot unmarshal number into Go struct field",
+    ),
+    "metadata that is a list": (
+        {"apiVersion": "v1", "kind": "Pod", "metadata": []},
+        "items[1]: Pod: metadata: expected an object",
+    ),
+    "no object": (None, "items[1]: expected a Kubernetes object with apiVersion and kind, found null"),
+    "refused": (
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}},
+        'items[1]: Pod p: Pod "p" is invalid: spec.containers: Required value',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("item", "said"), LEFT_OUT.values(), ids=LEFT_OUT)
+def test_an_object_of_a_dump_is_left_out_by_name(store, tmp_path, item, said):
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
+    (remark,) = put(
+        store,
+        tmp_path,
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [config, item, {**config, "metadata": {"name": "more"}}]}),
+    )
+    assert remark.startswith("left out, as it cannot be read: ")
+    assert said in remark
+    assert store.get(find_kind("configmaps"), "default", "more")
+    if item is not None:
+        with pytest.raises(InputError):
+            put(store, tmp_path, yaml.safe_dump(item))
+
+
 REFUSED = {
     "no quantity": (["--node-cpu", "lots"], "--node-cpu: lots is not a quantity"),
     "a file that is not there": (["-f", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
+from json import JSONDecoder
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -135,17 +136,28 @@ def _items(text: bytes) -> list[msgspec.Raw] | None:
 MAX_LIST_DEPTH: Final = 10
 #: The kind of the object that stands for the output of ``kubectl version``. Its field ``version`` is the API server's version.
 SERVER_VERSION: Final = "kubectl version"
+#: The kind that stands for an item of a list that is no object. Its field ``fault`` says why.
+_NO_OBJECT: Final = "no object"
 #: JSON up to this size may be written by hand and is checked for duplicate fields; larger JSON is a dump.
 _HAND_WRITTEN: Final = 1 << 20
+#: Bytes at the start of a stream of JSON that are searched for the end of its first document.
+_MOST_FIRST: Final = 4 << 20
 #: The undecoded content of an object: JSON text, or plain data.
 Payload: TypeAlias = msgspec.Raw | bytes | dict[str, Any]
 
 
 class FoundObject(NamedTuple):
+    """An object of a file, and its position.
+
+    ``is_dumped``: it is one of many that a program wrote (in a list or a stream of JSON), or that a directory holds. A fault in
+    one of them is no reason to read none.
+    """
+
     api_version: str
     kind: str
     payload: Payload
     where: str
+    is_dumped: bool = False
 
 
 def plain_object(found: FoundObject) -> dict[str, Any]:
@@ -157,6 +169,12 @@ def plain_object(found: FoundObject) -> dict[str, Any]:
     except UNREADABLE:
         return {}
     return tree if isinstance(tree, dict) else {}
+
+
+def is_printed(tree: dict[str, Any]) -> bool:
+    """Return True for an object that an API server printed."""
+    metadata = tree.get("metadata")
+    return isinstance(metadata, dict) and bool(metadata.get("uid")) and bool(metadata.get("creationTimestamp"))
 
 
 class _Head(msgspec.Struct, rename="camel", gc=False):
@@ -175,14 +193,29 @@ _OBJECTS_OPENING = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"k
 
 
 def find_objects(
-    source: InputFile, on_repeat: OnRepeat | None = None, on_other: Callable[[str], None] | None = None
+    source: InputFile,
+    on_repeat: OnRepeat | None = None,
+    on_other: Callable[[str], None] | None = None,
+    on_fault: Callable[[InputError], None] | None = None,
 ) -> Iterator[FoundObject]:
     """Yield the objects of a file, those of lists one by one.
 
     Of duplicate fields the last one counts, as with kubectl; ``on_repeat`` receives a message for each. A file of a directory
-    may have other documents, with neither apiVersion nor kind; ``on_other`` receives its name.
+    may have other documents, with neither apiVersion nor kind; ``on_other`` receives its name. ``on_fault`` receives an error
+    for each item of a list that is no Kubernetes object; without it, the first one is raised.
     Raises  InputError for a file that is neither YAML nor JSON, and for documents that are not Kubernetes objects
     """
+    for found in _find(source, on_repeat, on_other or _pass_over):
+        if found.kind == _NO_OBJECT:
+            error = InputError(plain_object(found)["fault"])
+            if on_fault is None:
+                raise error
+            on_fault(error)
+        else:
+            yield found
+
+
+def _find(source: InputFile, on_repeat: OnRepeat | None, on_other: Callable[[str], None]) -> Iterator[FoundObject]:
     read = 0
     if isinstance(source, LargeFile):
         try:
@@ -193,7 +226,7 @@ def find_objects(
             pass
         else:
             return
-    yield from islice(_find_in_whole(source, on_repeat, on_other or _pass_over), read, None)
+    yield from islice(_find_in_whole(source, on_repeat, on_other), read, None)
 
 
 def _pass_over(_: str) -> None:
@@ -239,13 +272,37 @@ def _find_in_whole(source: InputFile, on_repeat: OnRepeat | None, on_other: Call
             if source.is_found and not (envelope.api_version or envelope.kind or envelope.server_version):
                 on_other(source.where)
             else:
-                yield from _open_envelope(data, envelope, source.where, None, 0)
+                opened = _open_envelope(data, envelope, source.where, None, 0)
+                yield from _dumped(opened, source.where) if source.is_found else opened
             return
+    many = source.is_found or _is_stream(data)
     for document in _documents(data, source, on_repeat):
         if source.is_found and _is_other(document.data):
             on_other(source.where)
             continue
-        yield from _open_plain(document.data, f"{source.where}:{document.line}", None, 0)
+        where = f"{source.where}:{document.line}"
+        opened = _open_plain(document.data, where, None, 0)
+        yield from _dumped(opened, where) if many else opened
+
+
+def _dumped(found: Iterator[FoundObject], where: str) -> Iterator[FoundObject]:
+    """Yield the objects at a position, each as one of many; an error there stands for one that is no object."""
+    try:
+        yield from (one if one.is_dumped else one._replace(is_dumped=True) for one in found)
+    except InputError as error:
+        yield FoundObject("", _NO_OBJECT, {"fault": str(error)}, where, True)
+
+
+def _is_stream(data: bytes) -> bool:
+    """Return True for several documents of JSON in a row."""
+    if data.lstrip(b" \t\r\n")[:1] != b"{":
+        return False
+    text = data[:_MOST_FIRST].decode(errors="replace").lstrip()
+    try:
+        _, end = JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return text[end:].lstrip()[:1] == "{"
 
 
 def _documents(data: bytes, source: InputFile, on_repeat: OnRepeat | None) -> Iterator[Document]:
@@ -294,9 +351,9 @@ def _open_items(items: Iterable[Any], first: int, where: str, inside: _Head | No
         at = f"{where}: items[{index}]"
         opening = _OBJECTS_OPENING.match(item) if isinstance(item, msgspec.Raw) else None
         if opening is None or opening[2].endswith(b"List"):
-            yield from _open_item(item, at, inside, depth + 1)
+            yield from _dumped(_open_item(item, at, inside, depth + 1), at)
         else:
-            yield FoundObject(*_named(opening[1], opening[2]), item, at)
+            yield FoundObject(*_named(opening[1], opening[2]), item, at, True)
 
 
 @lru_cache(maxsize=256)

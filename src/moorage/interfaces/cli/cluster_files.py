@@ -22,9 +22,18 @@ from moorage.basis.inputs.objects import SERVER_VERSION, find_objects
 from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.interfaces.cli.option_tables import AUTO
-from moorage.interfaces.cli.terminal import Progress
+from moorage.interfaces.cli.terminal import Progress, say
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput
-from moorage.simulator.cluster_reader import WORKLOAD_SLOTS, ReadRules, parse_treat_as, read, read_objects, unwatched
+from moorage.simulator.cluster_reader import (
+    USUAL_RULES,
+    WORKLOAD_SLOTS,
+    LeavesOut,
+    ReadRules,
+    parse_treat_as,
+    read,
+    read_objects,
+    unwatched,
+)
 from moorage.simulator.simulate import Options, load_options
 from moorage.simulator.unknown_fields import Validation
 
@@ -136,7 +145,7 @@ def release_of_nodes(nodes: Iterable[Node], server: str, note: Callable[[str], N
 def release_of_files(sources: Iterable[InputFile], note: Callable[[str], None]) -> Release:
     """Return the release of the cluster whose objects are in files; see ``release_of_nodes``."""
     objects = (found for source in sources for found in find_objects(source) if found.kind in _TELLING)
-    cluster = read_objects(objects, validated=False)
+    cluster = read_objects(objects, validated=False, rules=USUAL_RULES)
     return release_of_nodes(cluster.nodes, cluster.report.server_version, note)
 
 
@@ -237,14 +246,14 @@ def simulation_options(given: Mapping[str, Any]) -> Options:
     )
 
 
-def rules_of(given: Mapping[str, Any]) -> ReadRules:
-    """Return the rules for reading input that a command's parameters state.
+def rules_of(given: Mapping[str, Any], leaves_out: LeavesOut = LeavesOut.DUMPED) -> ReadRules:
+    """Return the rules for reading input that a command's parameters state. Of a change to the input nothing is left out.
 
     Raises  InputError
     """
     named = None if given.get("a_release") or given.get("b_release") else given.get("emulate")
     release = None if named in {None, AUTO} else find_release(named)
-    return ReadRules(Validation(given["validate"]), parse_treat_as(given["treat_as"]), release=release)
+    return ReadRules(Validation(given["validate"]), parse_treat_as(given["treat_as"]), release=release, leaves_out=leaves_out)
 
 
 def paths_of(given: Mapping[str, Any]) -> tuple[str, ...]:
@@ -267,21 +276,38 @@ def paths_of(given: Mapping[str, Any]) -> tuple[str, ...]:
 def read_cluster(
     paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...], rules: ReadRules, progress: Progress | None = None
 ) -> ClusterInput:
-    """Read a cluster from files.
+    """Read a cluster from files. A warning for each object that is left out goes to standard error.
 
     Raises  InputError if there is no object in them
     """
     on_read = unwatched if progress is None else progress.reading
+
+    def read_files() -> ClusterInput:
+        found = read(paths, recursive, stdin=sys.stdin.buffer, custom=custom, rules=rules, on_read=on_read)
+        warn_of(found)
+        return found
+
     places = tuple(map(place_of, paths))
     cluster = read_once(
         (places, recursive, custom, rules),
-        lambda: read(paths, recursive, stdin=sys.stdin.buffer, custom=custom, rules=rules, on_read=on_read),
+        read_files,
         lambda key: (key[0], key[1:2], key[3:]) == (places, (recursive,), (rules,)),
     )
     if not cluster.report.read and not cluster.report.unused:
         where = "standard input" if paths == (STDIN,) else ", ".join(paths)
         raise InputError(f"{where}: no Kubernetes object found; expected the output of kubectl get -o yaml, or manifests")
     return cluster
+
+
+def warn_of(cluster: ClusterInput) -> None:
+    """Name each object of the input that cannot be read on standard error."""
+    for line in cluster.report.left_out:
+        say(f"warning: {line}", err=True)
+
+
+def answers_a_request() -> bool:
+    """Return whether this process answers a question that came with a request: its standard error is not shown then."""
+    return _answers_a_request
 
 
 def emulating(options: Options, given: Mapping[str, Any], cluster: ClusterInput) -> Options:

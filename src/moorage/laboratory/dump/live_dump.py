@@ -37,10 +37,10 @@ from moorage.basis.inputs.served_companions import Get, served_companions
 from moorage.basis.inputs.simulated_kinds import KINDS, find_kind, list_parts
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
-from moorage.simulator.cluster_reader import ReadRules, read_sources
+from moorage.simulator.cluster_reader import LeavesOut, ReadRules, read_sources
 
 #: How the objects of an API server are read: one that cannot be does not keep the others from being read.
-SERVED: Final = ReadRules(leaves_out=True)
+SERVED: Final = ReadRules(leaves_out=LeavesOut.ALL)
 _PAGE: Final = "500"
 #: The status code of an expired continue token, and how often a collection is listed from the start again.
 _GONE: Final = 410

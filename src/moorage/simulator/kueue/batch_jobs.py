@@ -12,7 +12,7 @@ from moorage.errors import StateError
 from moorage.report.outcome import Run
 from moorage.report.queue_report import QueueReport
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_reader import read
+from moorage.simulator.cluster_reader import STRICT_RULES, read
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.job_kinds import QUEUE_KINDS
 from moorage.simulator.kueue.cycle import QueueAdmission
@@ -115,7 +115,7 @@ def read_queues(cluster: ClusterInput, file: str | None) -> list[Mapping[str, An
     """
     found = [one.document for one in cluster.custom if one.resource in QUEUE_KINDS]
     if file is not None:
-        found += [one.document for one in read((file,), False, custom=QUEUE_KINDS).custom]
+        found += [one.document for one in read((file,), False, custom=QUEUE_KINDS, rules=STRICT_RULES).custom]
     last = {
         (one.get("kind"), *((one.get("metadata") or {}).get(field) for field in ("namespace", "name"))): one for one in found
     }

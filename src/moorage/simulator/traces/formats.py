@@ -15,7 +15,7 @@ from moorage.api.core import Node
 from moorage.basis import table_of
 from moorage.errors import InputError
 from moorage.framework.registry import load
-from moorage.simulator.cluster_reader import read
+from moorage.simulator.cluster_reader import STRICT_RULES, read
 from moorage.simulator.trace import Trace
 
 #: Files of nodes with these endings hold Kubernetes objects, whatever the format of the trace.
@@ -106,7 +106,7 @@ def _made(reference: str, pods: str | None, nodes: str | None) -> Trace:
 
 
 def _manifests(path: str) -> tuple[Node, ...]:
-    nodes = read([path]).nodes
+    nodes = read([path], rules=STRICT_RULES).nodes
     if not nodes:
         raise InputError(f"{path}: no node in these manifests")
     return nodes

@@ -14,11 +14,13 @@ from moorage.api.documents.object_fields import NODES, PODS, REPLICA_SETS, bound
 from moorage.api.documents.served_kinds import Document, ServedKind, find_kind, served
 from moorage.api.documents.statuses import ApiError
 from moorage.api.reading.manifests import OnRepeat
+from moorage.api.schema.normalization import FieldTypeError
 from moorage.api.schema.versions import convert
 from moorage.api.workloads import Deployment
 from moorage.basis.inputs.files import open_sources
-from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, find_objects
+from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, find_objects, is_printed
 from moorage.basis.printable import counted, some
+from moorage.cluster.apiserver.schema.request_bodies import fit, form_of_kind
 from moorage.cluster.controllers.upkeep.garbage_collector import QUARANTINE_S
 from moorage.errors import InputError
 from moorage.interfaces.cli.terminal import Progress
@@ -132,15 +134,22 @@ def fill(
 ) -> list[str]:  # fmt: skip
     """Store the objects of files, and return remarks on skipped and recreated objects.
 
-    Raises  InputError for unreadable files and invalid objects, with one located line for each fault
+    Objects of dumps that the API server would refuse are left out, with a remark each.
+    Raises  InputError for unreadable files and other invalid objects, with one located line for each fault
     """
     left: Counter[str] = Counter()
     repeats: list[str] = []
     others: list[str] = []
+    faults = _Faults()
     read = list(
-        _read(paths, recursive=recursive, stdin=stdin, progress=progress, on_repeat=repeats.append, on_other=others.append)
-    )
-    faults = [fault for one in read if _is_definition(one[0]) and (fault := _keep(store, _DEFINITIONS, *one, left))]
+        _read(
+            paths, recursive=recursive, stdin=stdin, progress=progress, on_repeat=repeats.append, on_other=others.append,
+            faults=faults,
+        )
+    )  # fmt: skip
+    for one in read:
+        if _is_definition(one[0]):
+            faults.add(one[1], _keep(store, _DEFINITIONS, *one, left))
     wanted = list(_known(store, (one for one in read if not _is_definition(one[0])), left, faults))
     sets = list(missing_replica_sets([document for _, document, _ in wanted]))
     wanted += [(REPLICA_SETS, made, "made for pods") for made in sets]
@@ -150,13 +159,14 @@ def fill(
     strays = _drop_missing_owners(store, [document for _, document, _ in wanted])
     store.has_quotas = False
     try:
-        faults += [fault for one in _shown(wanted, progress) if (fault := _keep(store, *one, left))]
+        for kind, document, where in _shown(wanted, progress):
+            faults.add(where, _keep(store, kind, document, where, left))
     finally:
         store.has_quotas = True
-    if faults:
-        more = [f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
-        raise InputError(*faults[:_MOST], *more)
+    if faults.errors:
+        raise InputError(*_first(faults.errors))
     remarks = [f"{count} {what}" for what, count in sorted(left.items())]
+    remarks += [f"left out, as it cannot be read: {fault}" for fault in _first(faults.left_out)]
     if others:
         files = list(dict.fromkeys(others))
         remarks.append(f"{counted(len(files), 'file')} with documents that are no Kubernetes objects: {some(files)}")
@@ -169,6 +179,24 @@ def fill(
     if strays:
         remarks.append(f"{counted(strays, 'object')} with owners that are not in the input: kept without owner references")
     return remarks
+
+
+class _Faults:
+    """Faults of objects: those of dumps are left out, the others are errors. ``dumped`` are the positions of the former."""
+
+    def __init__(self) -> None:
+        self.dumped: set[str] = set()
+        self.errors: list[str] = []
+        self.left_out: list[str] = []
+
+    def add(self, where: str, fault: str) -> None:
+        """Note the fault of an object; "" if it has none."""
+        if fault:
+            (self.left_out if where in self.dumped else self.errors).append(fault)
+
+
+def _first(faults: Sequence[str]) -> list[str]:
+    return [*faults[:_MOST], *([f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else [])]
 
 
 def _shown(wanted: Sequence[_Wanted], progress: Progress | None) -> Iterator[_Wanted]:
@@ -187,23 +215,32 @@ def _read(
     progress: Progress | None,
     on_repeat: OnRepeat,
     on_other: Callable[[str], None],
+    faults: _Faults,
 ) -> Iterator[tuple[Document, str]]:
     """Yield the objects of files, each with its position."""
     count = 0
     for source in open_sources(paths, recursive=recursive, stdin=stdin):
         if progress is not None:
             progress.reading(source, count)
-        for found in find_objects(source, on_repeat, on_other):
-            if found.kind not in _NOT_STORED:
-                count += 1
-                yield _plain(found), found.where
+        for found in find_objects(source, on_repeat, on_other, lambda error: faults.left_out.append(str(error))):
+            if found.kind in _NOT_STORED:
+                continue
+            count += 1
+            document = _plain(found)
+            metadata = document["metadata"]
+            if found.is_dumped or is_printed(document):
+                faults.dumped.add(found.where)
+            if isinstance(metadata, dict):
+                yield document, found.where
+            else:
+                faults.add(found.where, f"{found.where}: {found.kind}: metadata: expected an object")
 
 
 def _is_definition(document: Document) -> bool:
     return (document["apiVersion"], document["kind"]) == (_DEFINITIONS.api_version, _DEFINITIONS.kind)
 
 
-def _known(store: Store, read: Iterable[tuple[Document, str]], left: Counter[str], faults: list[str]) -> Iterator[_Wanted]:
+def _known(store: Store, read: Iterable[tuple[Document, str]], left: Counter[str], faults: _Faults) -> Iterator[_Wanted]:
     """Yield the objects of kinds that the store serves in the storage version, and count the others in ``left``.
 
     ``faults`` receives one for each object that its definition's webhook does not convert.
@@ -218,7 +255,7 @@ def _known(store: Store, read: Iterable[tuple[Document, str]], left: Counter[str
             try:
                 converted = convert_by_webhook(webhook, kind.storage, kind, document)
             except ApiError as error:
-                faults.append(f"{where}: {kind.kind} {document['metadata'].get('name', '')}: {error}")
+                faults.add(where, f"{where}: {kind.kind} {document['metadata'].get('name', '')}: {error}")
             else:
                 yield kind.storage, converted, where
             continue
@@ -277,16 +314,19 @@ def _missing_accounts(documents: Sequence[Document]) -> list[Document]:
 
 def _plain(found: FoundObject) -> Document:
     payload = found.payload
-    document: Any = payload if isinstance(payload, dict) else msgspec.json.decode(bytes(payload))
-    if not isinstance(document, dict) or not isinstance(document.setdefault("metadata", {}), dict):
-        raise InputError(f"{found.where}: {found.kind}: metadata: expected an object")
-    return {**document, "apiVersion": found.api_version, "kind": found.kind}
+    document: Document = payload if isinstance(payload, dict) else msgspec.json.decode(bytes(payload))
+    return {"metadata": {}, **document, "apiVersion": found.api_version, "kind": found.kind}
 
 
 def _keep(store: Store, kind: ServedKind, document: Document, where: str, left: Counter[str]) -> str:
     """Store one object; return the fault, "" on success."""
+    title = f"{where}: {kind.kind} {document['metadata'].get('name', '')}"
+    try:
+        document, _ = fit(form_of_kind(kind), document)
+    except FieldTypeError as misfit:
+        return f"{title}: {misfit}"
+    document |= {"apiVersion": kind.api_version, "kind": kind.kind}
     metadata = document["metadata"]
-    title = f"{where}: {kind.kind} {metadata.get('name', '')}"
     if kind.namespaced:
         metadata["namespace"] = metadata.get("namespace") or "default"
         spaces, name = find_kind("namespaces"), metadata["namespace"]

@@ -22,6 +22,7 @@ from moorage.laboratory.edit.object_edits import replaced, without
 from moorage.report.gate_outputs import GateReport, PendingFinding
 from moorage.report.policy_report import PolicyReport
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_reader import LeavesOut
 from moorage.simulator.simulate import kinds_named
 
 DEFAULT_POLICY = "moorage-policy.yaml"
@@ -55,7 +56,7 @@ def _changed(asked: Asked, given: dict[str, Any], paths: tuple[str, ...], progre
     if not paths:
         return without(asked.changed_input, given["gone"]) if given["gone"] else asked.changed_input
     custom = kinds_named(asked.options)
-    rules = replace(rules_of(given), for_policies=True)
+    rules = replace(rules_of(given, LeavesOut.NONE), for_policies=True)
     changed = replaced(asked.changed_input, read_cluster(paths, given["recursive"], custom, rules, progress))
     return without(changed, given["gone"])
 

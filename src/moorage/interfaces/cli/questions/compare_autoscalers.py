@@ -25,7 +25,7 @@ from moorage.laboratory.dynamics.simulation import Simulation
 from moorage.report.explanation import AutoscalerComparison
 from moorage.simulator.autoscalers.instance_types import read_price_list
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.cluster_reader import read
+from moorage.simulator.cluster_reader import STRICT_RULES, read
 
 _KARPENTER = "karpenter"
 #: The options that are part of the question.
@@ -115,7 +115,7 @@ def _scaler(given: Mapping[str, Any], side: str, cluster: ClusterInput) -> Autos
     if pools:
         if which != _KARPENTER:
             raise click.UsageError(f"--{side}-nodepools needs --{side}-autoscale karpenter")
-        found = read([pools], custom=kinds_of(_KARPENTER))
+        found = read([pools], custom=kinds_of(_KARPENTER), rules=STRICT_RULES)
         documents = [held for held in documents if held.get("kind") != "NodePool"] + [held.document for held in found.custom]
         components = found.components or components
     asked = AutoscalerOptions(

@@ -33,6 +33,7 @@ from moorage.basis.ending import Terminated, ask_to_end, is_copy_of, is_ending
 from moorage.basis.printable import escape_json, one_line
 from moorage.interfaces.cli.cluster_files import (
     STDIN,
+    answers_a_request,
     asking,
     emulating,
     paths_of,
@@ -40,6 +41,7 @@ from moorage.interfaces.cli.cluster_files import (
     read_once,
     rules_of,
     simulation_options,
+    warn_of,
 )
 from moorage.interfaces.cli.live_reading import ClusterToRead, read_live
 from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED, end_by_sigterm
@@ -53,6 +55,7 @@ from moorage.report.answer import Answer, AnswerRequest, LateText
 from moorage.report.style import paragraph
 from moorage.report.yaml_writing import yaml_text
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_reader import LEFT_OUT, LeavesOut
 from moorage.simulator.simulate import Options, kinds_named, load_options
 
 #: The part of a limit that is kept for the answer's end, and the most seconds of it.
@@ -73,7 +76,8 @@ def what_if(given: Mapping[str, Any], custom: tuple[str, ...] = ()) -> InputChan
         added=tuple(parse_added_nodes(text) for text in given["added"]),
         scaled=tuple(parse_scaled(text) for text in given["scaled"]),
         replacements=tuple(
-            Replacement(path, read_cluster((path,), False, custom, rules_of(given))) for path in given["replacements"]
+            Replacement(path, read_cluster((path,), False, custom, rules_of(given, LeavesOut.NONE)))
+            for path in given["replacements"]
         ),
     )
 
@@ -248,6 +252,7 @@ def _read_input(given: Mapping[str, Any], custom: tuple[str, ...], progress: Pro
     # A custom plugin may read fields that the cache leaves out.
     source = ClusterToRead(given["kubeconfig"], given["context"], custom, is_kept=not (custom or given["plugins"]))
     live = read_once(source, lambda: read_live(source), lambda key: isinstance(key, ClusterToRead) and key[:2] == source[:2])
+    warn_of(live)
     return live if read is None else replaced(live, read)
 
 
@@ -307,7 +312,12 @@ def _print_page(found: Sequence[Answer], asked: Asked | None = None) -> None:
 
 
 def _source(asked: AnswerRequest) -> Iterator[str]:
-    """Yield when and where a live cluster or a dump with a record was read, and what was not."""
+    """Yield when and where a live cluster or a dump with a record was read, and what was not.
+
+    An answer to a request names the objects that were left out, as its standard error is not shown.
+    """
+    if answers_a_request():
+        yield from (f"{one_line(note)}\n" for note in asked.notes if note.startswith(LEFT_OUT))
     if asked.taken_at:
         known = [note for note in asked.notes if note.startswith("taken ") or " not read: " in note]
         yield "".join(f"{paragraph(one_line(f'{note[:1].upper()}{note[1:]}.'), hanging='  ')}\n" for note in known)

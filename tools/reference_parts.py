@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import click
@@ -252,7 +253,7 @@ def plugins(_: str) -> str:
     weights = {one.name: one.weight for one in default_plugins(open_gates)}
     rows = []
     for name in sorted(registry.points()):
-        module = importlib.import_module(registry[name].__module__)
+        module = _module_of(name)
         about = (inspect.getdoc(module) or "").splitlines()[0].partition(": ")[2]
         page = module.__name__.rpartition(".")[2]
         points = registry.points()[name]
@@ -267,6 +268,28 @@ def plugins(_: str) -> str:
             )
         )
     return table(["plugin", "what it does", "extension points", "default weight"], rows)
+
+
+def _module_of(plugin: str) -> ModuleType:
+    """Return the module of a built-in plugin; variants for single releases have modules of their own."""
+    return importlib.import_module(f"moorage.plugins.{re.sub(r'(?<!^)(?=[A-Z])', '_', plugin).lower()}")
+
+
+def plugin(name: str) -> str:
+    """Return the points and arguments of a built-in plugin, and what its module says that it reads, wakes on and comes from."""
+    registry = builtin_registry(TODAY)
+    weight = {one.name: one.weight for one in default_plugins(FeatureGates())}.get(name)
+    points = ", ".join(f"`{point}`" for point in registry.points()[name])
+    if weight:
+        points += f"; score with weight {weight} by default"
+    arguments = getattr(registry.args_type(name), "__struct_encode_fields__", ())
+    rows = [("Extension points", points), ("Arguments", ", ".join(f"`{one}`" for one in arguments) or "none")]
+    told = re.findall(
+        r"^(Reads|Wakes on|Source) +((?:.|\n +)+)",
+        inspect.getdoc(_module_of(name)) or "",
+        re.MULTILINE,
+    )
+    return table(["", ""], [*rows, *((label, text.replace("``", "`")) for label, text in told)])
 
 
 def default_order(_: str) -> str:
@@ -363,6 +386,7 @@ KINDS: Final[Mapping[str, Callable[[str], str]]] = {
         members,
         metrics,
         options,
+        plugin,
         plugins,
         points,
         releases,

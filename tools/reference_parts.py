@@ -8,6 +8,7 @@ with 1.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import json
@@ -22,19 +23,22 @@ from typing import Any, Final
 
 import click
 
+from moorage.api import kinds as api_kinds
 from moorage.api.documents import served_kinds
 from moorage.api.feature_gates import FeatureGates
+from moorage.api.kinds import Reader
 from moorage.api.releases import RELEASES, TODAY, Release
 from moorage.api.releases.metrics import Spec, metrics_of
 from moorage.api.releases.release_gates import gates_table
 from moorage.core.config.release_plugins import default_plugins
 from moorage.core.config.upgrade import all_changes
 from moorage.framework import points as framework_points
-from moorage.interfaces.cli.option_tables import own_parameters, parameters_of, shared_parameters
+from moorage.interfaces.cli.option_tables import own_parameters, parameters_of, purpose_of, shared_parameters
 from moorage.laboratory.costs import BASE_COSTS, CHANGES, UNDONE
 from moorage.plugins import builtin_registry
 from tools.plugin_types import first_paragraph, signature_of
 
+_SOURCE: Final = Path(__file__).parents[1] / "src" / "moorage"
 DOCS: Final = Path(__file__).parents[1] / "docs"
 _TABLE: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _LINKS: Final[Mapping[str, str]] = _TABLE["links"]
@@ -314,6 +318,49 @@ def kinds(_: str) -> str:
     return table(["group and version", "kinds"], ((f"`{version}`", ", ".join(kinds)) for version, kinds in rows))
 
 
+def watched(words: str) -> str:
+    """Return the requests by which a scheduler reads the kinds that it follows: the verbs, and the test that holds them."""
+    *verbs, test = words.split()
+    gates = FeatureGates()
+    found = [kind for kind in api_kinds.KINDS if kind.readers & Reader.SCHEDULER and (not kind.gate or gates[kind.gate])]
+    paths = [f"/{'apis' if kind.group else 'api'}/{kind.api_version}/{kind.resource}" for kind in found]
+    return table(["request", "test"], ((f"`{verb} {path}`", f"`{test}`") for path in paths for verb in verbs))
+
+
+def commands(_: str) -> str:
+    """Return the pages of commands, each with what its help says first."""
+    lines = []
+    for path in sorted((DOCS / "reference").glob("*.md")):
+        title = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        name = path.stem
+        if not title.startswith("moorage ") or name in _TABLE["elsewhere"]:
+            continue
+        lines.append(f"* [{title}](reference/{path.name}): {purpose_of(name).rstrip('.')}")
+    return "\n".join(lines)
+
+
+def floors(_: str) -> str:
+    """Return the pages of the floors, each with what its package says first."""
+    packages = [
+        path for path in sorted(_SOURCE.glob("*/__init__.py")) if (DOCS / "contribute" / f"{path.parent.name}.md").is_file()
+    ]
+    return "\n".join(
+        f"* [The floor {path.parent.name}](contribute/{path.parent.name}.md): {_says(path).rstrip('.')}" for path in packages
+    )
+
+
+def rooms(_: str) -> str:
+    """Return the packages inside each floor, with what they say first."""
+    packages = [path for path in sorted(_SOURCE.glob("*/*/__init__.py")) if path.parent.parent.name != "testing"]
+    return table(["room", "what is in it"], ((f"`{path.parent.relative_to(_SOURCE)}`", _says(path)) for path in packages))
+
+
+def _says(module: Path) -> str:
+    """Return the first sentence of a module."""
+    first = (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
+    return " ".join(first.replace("``", "`").split())
+
+
 def releases(_: str) -> str:
     """Return the versions that can be emulated."""
     rows = []
@@ -377,9 +424,11 @@ KINDS: Final[Mapping[str, Callable[[str], str]]] = {
     one.__name__.replace("_", "-"): one
     for one in (
         changes,
+        commands,
         default_order,
         factors,
         fields,
+        floors,
         gates,
         kinds,
         left_out,
@@ -390,7 +439,9 @@ KINDS: Final[Mapping[str, Callable[[str], str]]] = {
         plugins,
         points,
         releases,
+        rooms,
         rules,
+        watched,
     )
 }
 

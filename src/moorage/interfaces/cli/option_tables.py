@@ -207,6 +207,11 @@ def parameters_of(name: str) -> list[click.Parameter]:
     return [_parameter(into, row) for into, row in _rows(name)]
 
 
+def purpose_of(name: str) -> str:
+    """Return what the help page of a command says first."""
+    return str(_table(name)["purpose"])
+
+
 def own_parameters(name: str) -> list[click.Parameter]:
     """Return the parameters of a command that are not those of all questions."""
     shared = _table("shared")

@@ -97,10 +97,14 @@ GENERATED = ("atlas/", "reference/plugin-types.md", "contribute/upstream-e2e.md"
 #: Tables of which a test holds every row against the code: they are the code's words, and change with it.
 HELD = {
     "reference/run.md": ("| flag |", "| metric |"),  # test_run.py, test_component_metrics.py
-    "run/robustness.md": ("| what | limit | where | held by |",),  # test_limits_page.py
+    "run/robustness.md": (
+        "| what | limit | where | held by |",
+        "| known difference |",
+    ),  # test_limits_page.py, test_comparing.py
+    "reference/wire.md": ("| request | for what | test |",),  # test_wire_run.py
 }
 #: The aim is 90,000: lower the bound with what is cut.
-MOST_WORDS = 98_500
+MOST_WORDS = 95_700
 
 
 def words(text):

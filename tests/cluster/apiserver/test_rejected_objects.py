@@ -2,7 +2,7 @@
 
 ``rejected_objects.json`` holds one change of a valid object a line: the kind, the place, the value there, and the code and the
 causes of kube-apiserver (a distribution's build, over etcd 3.4, without the admission of service accounts). uids and times are
-masked. What it says of roles without verbs and of attributes without values is that of v1.37.2.
+masked. What it says of roles without verbs, attributes without values and workloads without templates is that of v1.37.2.
 """
 
 import json

@@ -5,6 +5,7 @@ import pytest
 from moorage.api.documents.served_kinds import served
 
 PODS = "/api/v1/namespaces/default/pods"
+UPGRADE = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
 PRETENDED = "is only pretended to run in this cluster"
 
 
@@ -49,7 +50,7 @@ def test_simulated_pods_return_501(against_a_server, pod, asked, code, text):
     async def test(client, store):
         add_pod(store, "web", **pod)
         for method in ("GET",) if asked.startswith("log") else ("GET", "POST"):
-            status, answer = await client.ask(method, f"{PODS}/web/{asked}")
+            status, answer = await client.ask(method, f"{PODS}/web/{asked}", **UPGRADE)
             assert status == code
             assert text in (answer["message"] if code >= 400 else answer or "")
 
@@ -139,5 +140,58 @@ def test_ephemeral_containers_cannot_be_changed_or_removed(against_a_server):
         status, answer = await add(client, look("other"), form="application/merge-patch+json")
         assert status == 422
         assert 'existing ephemeral containers "look" may not be removed' in answer["message"]
+
+    against_a_server(test)
+
+
+# -- who does not answer ------------------------------------------------------------------------------------------------
+
+SPACE = "/api/v1/namespaces/default"
+PROXIED = {  # the path, the code of kube-apiserver 1.37.2 (501 where it would try to connect), and its text
+    "a pod without an address": (f"{SPACE}/pods/web/proxy/", 400, "address not allowed"),
+    "a pod that runs": (f"{SPACE}/pods/up/proxy/", 501, 'pod "up" is only pretended to run in this cluster'),
+    "a port of it": (f"{SPACE}/pods/https:up:99/proxy/", 501, 'pod "up" is only pretended to run in this cluster'),
+    "no pod": (f"{SPACE}/pods/nope:80/proxy/", 404, 'pods "nope" not found'),
+    "a wrong pod": (f"{SPACE}/pods/ftp:up:80/proxy/", 400, 'invalid pod request "ftp:up:80"'),
+    "no service": (f"{SPACE}/services/nope/proxy/", 503, 'no endpoints available for service "nope"'),
+    "a port of none": (f"{SPACE}/services/nope:80/proxy/", 404, 'services "nope" not found'),
+    "a service": (f"{SPACE}/services/s/proxy/", 503, 'no endpoints available for service "s"'),
+    "a port of it by name": (f"{SPACE}/services/https:s:x/proxy/", 503, 'no endpoints available for service "s"'),
+    "no port of it": (f"{SPACE}/services/s:99/proxy/", 503, 'no service port 99 found for service "s"'),
+    "a wrong service": (f"{SPACE}/services/foo:s:80/proxy/", 400, 'invalid service request "foo:s:80"'),
+    "a service with an endpoint": (f"{SPACE}/services/t/proxy/", 501, 'service "t" is only pretended'),
+    "no node": ("/api/v1/nodes/nope:10250/proxy/", 404, 'nodes "nope" not found'),
+    "a wrong node": ("/api/v1/nodes/a:b:c:d/proxy/", 400, 'invalid node request "a:b:c:d"'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "code", "text"), PROXIED.values(), ids=PROXIED)
+def test_who_does_not_answer_is_told_as_by_kube_apiserver(against_a_server, path, code, text):
+    async def test(client, store):
+        add_pod(store, "web", node="")
+        add_pod(store, "up")
+        status = {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}
+        store.change(served("pods"), "default", "up", lambda pod: {**pod, "status": status}, subresource="status")
+        for name in ("s", "t"):
+            spec = {"selector": {"a": "b"}, "ports": [{"port": 80}]}
+            made = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+            store.create(served("services"), "default", made)
+        store.create(served("endpointslices", "discovery.k8s.io"), "default", {
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": "t-1", "labels": {"kubernetes.io/service-name": "t"}}, "ports": [{"port": 80}],
+            "endpoints": [{"addresses": ["10.0.0.1"], "targetRef": {"kind": "Pod", "namespace": "default", "name": "up"}}],
+        })  # fmt: skip
+        answered, answer = await client.ask("GET", path)
+        assert (answered, text in answer["message"]) == (code, True), answer
+
+    against_a_server(test)
+
+
+@pytest.mark.parametrize("asked", ["exec?command=ls", "attach", "portforward?ports=80"])
+def test_a_stream_needs_another_protocol(against_a_server, asked):
+    async def test(client, store):
+        add_pod(store, "web")
+        status, answer = await client.ask("POST", f"{PODS}/web/{asked}")
+        assert (status, answer["message"]) == (400, "Upgrade request required")
 
     against_a_server(test)

@@ -59,7 +59,7 @@ def is_true(parameter: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
     """A request. ``path`` is percent-encoded as sent; ``media_type`` is the body's. ``raw_query`` has each parameter as
-    often as it was sent, ``query`` once.
+    often as it was sent, ``query`` once. ``upgrades``: the client asks for another protocol on the connection.
     """
 
     method: str
@@ -71,6 +71,7 @@ class HTTPRequest:
     user: User
     user_agent: str = ""
     raw_query: str = ""
+    upgrades: bool = False
 
     def flag(self, name: str) -> bool:
         """Return a boolean parameter."""

@@ -239,13 +239,13 @@ def _raw(value: Any, _: str) -> Any:
 def _bytes(value: Any, go: str) -> str:
     text: str = _string(value, go)
     try:
-        base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
+        found = base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
     except (binascii.Error, ValueError):
         at = next((i for i, letter in enumerate(text) if not (letter.isascii() and (letter.isalnum() or letter in "+/=\r\n"))),
                   len(text) // 4 * 4)  # fmt: skip
         why = f"illegal base64 data at input byte {at}"
         raise FieldTypeError(why, f"error decoding from json: {why}") from None
-    return text
+    return base64.b64encode(found).decode()
 
 
 def _quantity(value: Any, _: str) -> str:

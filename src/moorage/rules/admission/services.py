@@ -48,6 +48,9 @@ def service_warnings(service: Document) -> Iterator[str]:
 
 # -- service addresses -------------------------------------------------------------------------------------------------
 
+#: The label of the IPAddress objects that belong to services, and its value.
+MANAGED_BY: Final = "ipaddress.kubernetes.io/managed-by"
+ALLOCATOR: Final = "ipallocator.k8s.io"
 #: The range of service addresses.
 ADDRESSES: Final = IPv4Network("10.96.0.0/12")
 _FIRST: Final = int(ADDRESSES.network_address)
@@ -142,16 +145,17 @@ def requested_address_faults(old: Document | None, service: Document) -> Iterato
 
 
 def allocate_addresses(
-    old: Document | None, new: Document, others: Callable[[], Iterable[Record]], *, dry_run: bool = False
-) -> Iterator[Fault]:
+    old: Document | None, new: Document, others: Callable[[], Iterable[Record]],
+    addresses: Callable[[], Iterable[Record]] = tuple, *, dry_run: bool = False,
+) -> Iterator[Fault]:  # fmt: skip
     """Allocate a service's cluster IP and node ports, in place, and yield the faults of requested ones.
 
-    ``old`` is None for a new service; ``others`` returns all services, including this one. A dry run does not check the range
-    of requested ports, as in kube-apiserver.
+    ``old`` is None for a new service; ``others`` returns all services, including this one, and ``addresses`` all objects that
+    take an address (IPAddress). A dry run does not check the range of requested ports, as in kube-apiserver.
     """
     spec, uid = new["spec"], str(new["metadata"].get("uid", ""))
     if _type(spec) in _WITH_CLUSTER_IP:
-        yield from _allocate_cluster_ip(old, new, others)
+        yield from _allocate_cluster_ip(old, new, others, addresses)
     elif spec.get("clusterIP") or spec.get("clusterIPs"):
         yield Fault("Forbidden", "spec.clusterIPs", "may not be set for ExternalName services")
     ports = [*enumerate(spec.get("ports") or ())]
@@ -172,7 +176,9 @@ def allocate_addresses(
         spec[_CHECK_PORT] = next(port for port in _candidates(f"{uid}/check", _PORTS[0], len(_PORTS)) if port not in used)
 
 
-def _allocate_cluster_ip(old: Document | None, new: Document, others: Callable[[], Iterable[Record]]) -> Iterator[Fault]:
+def _allocate_cluster_ip(
+    old: Document | None, new: Document, others: Callable[[], Iterable[Record]], addresses: Callable[[], Iterable[Record]]
+) -> Iterator[Fault]:
     spec, uid = new["spec"], str(new["metadata"].get("uid", ""))
     held, requested = (old["spec"].get("clusterIP") or "") if old is not None else "", spec.get("clusterIP") or ""
     if held and requested != held and _type(old["spec"] if old is not None else {}) in _WITH_CLUSTER_IP:
@@ -186,12 +192,23 @@ def _allocate_cluster_ip(old: Document | None, new: Document, others: Callable[[
         yield Fault("Invalid value", "spec.clusterIPs[0]", why, requested)
         return
     if requested != held or not requested:
-        taken = {record.fields["spec.clusterIP"] for record in others()}
+        taken = {record.fields["spec.clusterIP"] for record in others()} | {*_taken_by_others(new, addresses())}
         if requested and requested != "None":
             yield from _address_faults(requested, taken)
         free = (str(IPv4Address(number)) for number in _candidates(uid, _FIRST + 2, _COUNT - 3))
         spec["clusterIP"] = requested or next(address for address in free if address not in taken)
     _set_families(spec, old["spec"] if old is not None else {})
+
+
+def _taken_by_others(service: Document, addresses: Iterable[Record]) -> Iterator[str]:
+    """Yield the addresses that objects of clients take; those of services are known by the services."""
+    metadata = service["metadata"]
+    for record in addresses:
+        if record.labels.get(MANAGED_BY) == ALLOCATOR:
+            continue
+        parent = record.document()["spec"].get("parentRef") or {}
+        if (parent.get("namespace"), parent.get("name")) != (metadata.get("namespace"), metadata.get("name")):
+            yield record.name
 
 
 def _address_faults(requested: str, taken: set[str]) -> Iterator[Fault]:

@@ -47,6 +47,10 @@ def unversioned(kind: ServedKind, name: str) -> ApiError:
 _SHOWN_BEFORE: Final = frozenset(["RuntimeClass", "StorageClass"])
 
 
+#: The maps of bytes of immutable kinds: an empty one differs from an absent one.
+_BYTES: Final[Mapping[str, str]] = {"ConfigMap": "binaryData", "Secret": "data"}
+
+
 def change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     """Yield the faults of an update that changes immutable fields."""
     for fault in _change_faults(kind, old, new, gates):
@@ -66,6 +70,8 @@ def _change_faults(kind: ServedKind, old: Document, new: Document, gates: Featur
         return
     if RULES.has(type_name := f"Changed{kind.native}") and not (kind.native == "Event" and kind.group == ""):
         yield from RULES.faults(type_name, new, "", old)
+    if (name := _BYTES.get(kind.native)) and old.get("immutable") and old.get(name) is None and as_sent(new.get(name), name) == {}:
+        yield Fault("Forbidden", name, "field is immutable when `immutable` is set")
     if kind.native == "CustomResourceDefinition":
         yield from definition_faults(old, new)
         return

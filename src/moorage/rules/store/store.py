@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from moorage.api.core import Node, Pod
@@ -364,7 +365,8 @@ class Store(ObjectReader):
             raise invalid("Service", "", document["metadata"].get("name") or "", faults)
 
     def _allocate_service_addresses(self, old: Document | None, new: Document, *, dry_run: bool) -> None:
-        if faults := [*allocate_addresses(old, new, lambda: self.all(_SERVICES), dry_run=dry_run)]:
+        services, taken = partial(self.all, _SERVICES), partial(self.all, _ADDRESSES)
+        if faults := [*allocate_addresses(old, new, services, taken, dry_run=dry_run)]:
             raise invalid("Service", "", new["metadata"]["name"], faults)
 
     def topology_of(self, node: str) -> dict[str, str]:
@@ -664,6 +666,7 @@ def _other_version(kind: ServedKind, document: Document | None = None) -> Served
 
 
 _BY_STRUCT: Final = {kind.struct: kind for kind in KINDS if kind.struct is not None}
+_ADDRESSES: Final = served("ipaddresses", "networking.k8s.io")
 _ENDPOINTS: Final = served("endpoints")
 _NAMESPACE: Final = served("namespaces")
 _ACCOUNTS: Final = served("serviceaccounts")

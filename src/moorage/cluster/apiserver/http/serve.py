@@ -26,6 +26,7 @@ from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.server import Front, WebSite
 from moorage.cluster.apiserver.http.worker import DeferredWork, Worker
+from moorage.cluster.apiserver.service_addresses import keep_service_addresses
 from moorage.cluster.apiserver.sqlite_log import SQLiteLog
 from moorage.errors import ConfigError
 from moorage.rules.store.event_apis import mirror_events
@@ -118,6 +119,7 @@ def open_store(
         store = made(0)
         bootstrap_cluster(store)
         mirror_events(store)
+        keep_service_addresses(store)
         return store
     log = SQLiteLog(path, warn)
     try:
@@ -129,6 +131,7 @@ def open_store(
         store.attach_log(log)
         bootstrap_cluster(store)
         mirror_events(store)
+        keep_service_addresses(store)
         log.flush()
     except BaseException:
         log.close()

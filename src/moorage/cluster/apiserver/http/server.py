@@ -443,7 +443,8 @@ async def _read(request: web.BaseRequest, user: User, client_s: float) -> HTTPRe
     query = {name: request.query[name] for name in request.query}
     accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
     raw_path, raw_query = request.rel_url.raw_path, request.rel_url.raw_query_string
-    return HTTPRequest(request.method, raw_path, query, accept, media_type, body, user, agent, raw_query)
+    upgrades = "upgrade" in request.headers.get("Connection", "").lower()
+    return HTTPRequest(request.method, raw_path, query, accept, media_type, body, user, agent, raw_query, upgrades)
 
 
 async def _send_continue(request: web.BaseRequest) -> None:

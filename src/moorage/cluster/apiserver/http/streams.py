@@ -18,9 +18,10 @@ from moorage.api.core import ENDED_PHASES
 from moorage.api.documents import statuses
 from moorage.api.documents.http_messages import HTTPRequest, Response, is_true
 from moorage.api.documents.request_targets import Target
-from moorage.api.documents.served_kinds import Document
+from moorage.api.documents.served_kinds import Document, served
 from moorage.cluster.apiserver.access.rbac import Authorizer, attributes_of
 from moorage.errors import Fault
+from moorage.rules.store.list_selection import Selection
 from moorage.rules.store.policy_requests import request_for
 from moorage.rules.store.store import Store
 
@@ -35,8 +36,10 @@ STREAMS: Final = {
 _CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
-def check_stream(pod: Document, subresource: str, container: str) -> None:
+def check_stream(pod: Document, subresource: str, container: str, *, upgrades: bool = True) -> None:
     """Check a streaming request. Returns only for the log of a pod without a node, which is empty.
+
+    ``upgrades``: the client asks for another protocol, as every stream but a log needs.
 
     Raises  ApiError 400 for an unknown container or for a pod that no cluster could serve; 501 where a cluster with
             containers could
@@ -53,6 +56,8 @@ def check_stream(pod: Document, subresource: str, container: str) -> None:
         raise statuses.bad_request(f"cannot exec into a container in a completed pod; current phase is {phase}")
     if subresource == "log" and phase == "Pending":
         raise statuses.bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
+    if subresource != "log" and not upgrades:
+        raise statuses.ApiError(400, "", "Upgrade request required")
     subject = f'container "{container}" of pod "{name}"' if container else f'pod "{name}"'
     raise statuses.ApiError(501, "", f"{subject} is only pretended to run in this cluster: {STREAMS[subresource]}")
 
@@ -94,18 +99,51 @@ def connect(store: Store, authorizer: Authorizer, request: HTTPRequest, target: 
     else:
         asked = request_for(kind, None, options, part, name=target.name, namespace=namespace, operation="CONNECT")
         store.policies.admit_request(asked)
-    held = store.get(kind, namespace, target.name).document()
     if part == "proxy":
-        raise _unreachable(target)
-    check_stream(held, part, request.query.get("container", ""))
+        raise _unreachable(store, target)
+    held = store.get(kind, namespace, target.name).document()
+    check_stream(held, part, request.query.get("container", ""), upgrades=request.upgrades)
     return Response(204, b"")
 
 
-def _unreachable(target: Target) -> statuses.ApiError:
+_SCHEMES: Final = frozenset(["", "http", "https"])
+_SLICES: Final = served("endpointslices", "discovery.k8s.io")
+_SERVICE_NAME: Final = "kubernetes.io/service-name"
+
+
+def _unreachable(store: Store, target: Target) -> statuses.ApiError:
+    """Return why nothing answers for a pod, a node or a service, which may be named with a scheme and a port."""
+    namespace, word = target.namespace or "", target.kind.kind.lower()
+    *before, name, port = [*target.name.split(":"), ""] if ":" not in target.name else target.name.split(":")
+    if len(before) > 1 or not name or "".join(before) not in _SCHEMES:
+        return statuses.bad_request(f"invalid {word} request {statuses.quoted(target.name)}")
     if target.kind.native == "Service":
-        return statuses.ApiError(503, "ServiceUnavailable", f'no endpoints available for service "{target.name}"')
-    why = f"{target.kind.kind.lower()} {statuses.quoted(target.name)} is only pretended to run in this cluster"
+        if unserved := _no_endpoint(store, namespace, name, port):
+            return statuses.ApiError(503, "ServiceUnavailable", unserved)
+    else:
+        held = store.get(target.kind, namespace, name).document()
+        if target.kind.native == "Pod" and not (held.get("status") or {}).get("podIP"):
+            return statuses.bad_request("address not allowed")
+    why = f"{word} {statuses.quoted(name)} is only pretended to run in this cluster"
     return statuses.ApiError(501, "", f"{why}: {STREAMS['proxy']}")
+
+
+def _no_endpoint(store: Store, namespace: str, name: str, port: str) -> str:
+    """Return why a service has no endpoint; "" if it has one.
+
+    Raises  ApiError 404 if there is no such service, which is looked up for the number of a port alone
+    """
+    if port.isdecimal():
+        ports = store.get(served("services"), namespace, name).document()["spec"].get("ports") or ()
+        if all(one.get("port") != int(port) for one in ports):
+            return f"no service port {int(port)} found for service {statuses.quoted(name)}"
+    for record in store.all(_SLICES, Selection(namespace)):
+        if record.labels.get(_SERVICE_NAME) == name and any(
+            (one.get("conditions") or {}).get("ready") is not False and one.get("targetRef")
+            for one in record.document().get("endpoints") or ()
+        ):
+            return ""
+    return f"no endpoints available for service {statuses.quoted(name)}"
 
 
 #: The options of streams: parameter → how it is read.

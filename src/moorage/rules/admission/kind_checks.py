@@ -16,9 +16,15 @@ from typing import Any, Final, TypeVar
 
 from moorage.api.documents.served_kinds import Document
 from moorage.api.documents.statuses import go_word, syntax_fault
-from moorage.api.names import check_dns1123_label, check_label_value, check_qualified_name, is_native_resource
+from moorage.api.names import (
+    check_dns1123_label,
+    check_dns1123_subdomain,
+    check_label_value,
+    check_qualified_name,
+    is_native_resource,
+)
 from moorage.api.quantity import QuantityError, parse
-from moorage.api.validation.faults import Faults, duplicate, in_range, invalid, named, one_of, required, too_long
+from moorage.api.validation.faults import Faults, duplicate, in_range, invalid, named, one_of, required, too_long, unsupported
 from moorage.api.validation.metadata import annotation_faults
 from moorage.api.validation.pods import port_name_faults
 from moorage.api.validation.resources import container_name_faults, standard_name_faults
@@ -298,6 +304,46 @@ def _equal_sources(path: str, claim: Document) -> Iterable[Fault]:
 @check("claim size")
 def _claim_size(path: str, amount: Any) -> Iterable[Fault]:
     return (invalid(path, Bare(amount), "must be a valid resource quantity"),) if parse(amount) < 0 else ()
+
+
+@check("names of event")
+def _names_of_event(path: str, metadata: Document) -> Faults:
+    """Yield the faults of the names of an event of events.k8s.io, which are stricter than those of core/v1."""
+    for name in ("generateName", "name"):
+        given = metadata.get(name) or ""
+        shown = f"{given[:-1]}a" if name == "generateName" and len(given) > 1 and given.endswith("-") else given
+        yield from (invalid(f"{path}.{name}", given, why) for why in (check_dns1123_subdomain(shown) if given else ()))
+
+
+#: Parsed quantities are in billionths.
+_NANO: Final = 10**9
+_RESIZES: Final = (
+    "ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible",
+    "NodeResizePending",
+)  # fmt: skip
+
+
+@check("resizes of claim")
+def _resizes(path: str, status: Document) -> Faults:
+    """Yield the faults of how far claims are resized, and of what is allocated to them."""
+    place = f"{path}.allocatedResourceStatuses"
+    for name, state in sorted((status.get("allocatedResourceStatuses") or {}).items()):
+        yield from _claim_resource(place, name)
+        if state not in _RESIZES:
+            yield unsupported(place, name, _RESIZES)
+    place = f"{path}.allocatedResources"
+    for name, amount in sorted((status.get("allocatedResources") or {}).items()):
+        if faults := [*_claim_resource(place, name)]:
+            yield from faults
+        elif parse(amount) < 0:
+            yield invalid(f"{place}[{name}]", -(-parse(amount) // _NANO), "must be a valid resource quantity")
+
+
+def _claim_resource(path: str, name: str) -> Faults:
+    if faults := check_qualified_name(name):
+        yield from (invalid(path, name, why) for why in faults)
+    elif is_native_resource(name) and name != "storage":
+        yield unsupported(path, name, ["storage"])
 
 
 @check("distinct toleration", of_holder=True)

@@ -264,6 +264,45 @@ def _host_processes(path: str, spec: Document) -> Faults:
         yield invalid(f"{path}.hostNetwork", False, "hostNetwork must be true if pod contains any hostProcess containers")
 
 
+#: What a pod for Windows may not set, in the order in which faults name it; a list or a flag counts where it is not empty.
+_POD_SECURITY: Final[tuple[str, ...]] = (
+    "appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls", "runAsUser",
+    "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy",
+)  # fmt: skip
+_POD_OF_LINUX: Final = ("hostUsers", "hostPID", "hostIPC", "shareProcessNamespace")
+_CONTAINER_SECURITY: Final[tuple[str, ...]] = (
+    "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
+    "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
+)  # fmt: skip
+_IF_NOT_EMPTY: Final = frozenset(["sysctls", "hostPID", "hostIPC"])
+
+
+@check("settings of its system")
+def _of_its_system(path: str, spec: Document) -> Faults:
+    """Yield what a pod for one operating system sets that only the other has."""
+    system = (spec.get("os") or {}).get("name")
+    if system not in {"linux", "windows"}:
+        return
+    own, inner = _POD_SECURITY, _CONTAINER_SECURITY
+    why = "cannot be set for a windows pod"
+    if system == "linux":
+        own = inner = ("windowsOptions",)
+        why = "windows options cannot be set for a linux pod"
+    security = spec.get("securityContext") or {}
+    yield from (forbidden(f"{path}.securityContext.{name}", why) for name in own if _is_set(security, name))
+    if system == "windows":
+        yield from (forbidden(f"{path}.{name}", why) for name in _POD_OF_LINUX if _is_set(spec, name))
+    for part in ("initContainers", "containers", "ephemeralContainers"):
+        for at, one in enumerate(spec.get(part) or ()):
+            held = one.get("securityContext") or {}
+            place = f"{path}.{part}[{at}].securityContext"
+            yield from (forbidden(f"{place}.{name}", why) for name in inner if _is_set(held, name))
+
+
+def _is_set(holder: Document, name: str) -> bool:
+    return bool(holder.get(name)) if name in _IF_NOT_EMPTY else holder.get(name) is not None
+
+
 def _runs_on_host(holder: Document) -> Any:
     return ((holder.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
 

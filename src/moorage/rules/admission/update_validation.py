@@ -70,7 +70,12 @@ def _change_faults(kind: ServedKind, old: Document, new: Document, gates: Featur
         return
     if RULES.has(type_name := f"Changed{kind.native}") and not (kind.native == "Event" and kind.group == ""):
         yield from RULES.faults(type_name, new, "", old)
-    if (name := _BYTES.get(kind.native)) and old.get("immutable") and old.get(name) is None and as_sent(new.get(name), name) == {}:
+    if (
+        (name := _BYTES.get(kind.native))
+        and old.get("immutable")
+        and old.get(name) is None
+        and as_sent(new.get(name), name) == {}
+    ):
         yield Fault("Forbidden", name, "field is immutable when `immutable` is set")
     if kind.native == "CustomResourceDefinition":
         yield from definition_faults(old, new)

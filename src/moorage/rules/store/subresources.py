@@ -198,9 +198,9 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
     if as_mapping(eviction.get("metadata")).get("name") != name:
         raise statuses.bad_request("name in URL does not match name in Eviction object")
     store.policies.check_request(asked)
+    record = store.get(_PODS, namespace, name)
     options = options_of(eviction.get("deleteOptions"))
     dry_run = dry_run or options.dry_run
-    record = store.get(_PODS, namespace, name)
     pod = record.document()
     status = as_mapping(pod.get("status"))
     is_exempt = status.get("phase") in {"Pending", "Succeeded", "Failed"} or pod["metadata"].get("deletionTimestamp")

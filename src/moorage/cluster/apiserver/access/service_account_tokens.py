@@ -97,7 +97,12 @@ class AccountTokens:
         if (uid := sent.get("uid")) not in {None, "", account["uid"]}:
             why = f"the UID in the token request ({uid}) does not match the UID of the service account ({account['uid']})"
             raise conflict("TokenRequest", _GROUP, name, why)
-        if faults := [*_faults(spec)]:
+        if (attestations := spec.get("attestations")) and not _is_for_webhooks(as_mapping(spec.get("boundObjectRef"))):
+            why = "attestations may only be specified with a webhook bound object reference"
+            faults = [Fault("Invalid value", "spec.attestations", why, attestations)]
+        else:
+            faults = [*_faults(spec)]
+        if faults:
             raise invalid("TokenRequest", _GROUP, "", faults)  # kube-apiserver reports no name here
         reference = as_mapping(spec.get("boundObjectRef"))
         lasts_s = spec.get("expirationSeconds") or DEFAULT_LIFE_S
@@ -125,7 +130,8 @@ class AccountTokens:
         kind = _BOUND.get(str(reference.get("kind")))
         if kind is None or reference.get("apiVersion", "v1") != "v1":
             group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
-            raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={reference.get('kind', '')}")
+            why = " (feature gate APIServerWebhookAuthenticationToken is disabled)" if _is_for_webhooks(reference) else ""
+            raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={reference.get('kind', '')}{why}")
         found = self._store.get(kind, namespace if kind.namespaced else "", str(reference.get("name"))).document()
         name, uid = found["metadata"]["name"], found["metadata"]["uid"]
         if str(reference.get("uid") or "") not in {"", uid}:
@@ -206,6 +212,31 @@ def _faults(spec: Document) -> Iterator[Fault]:
         yield Fault("Invalid value", path, "may not specify a duration less than 10 minutes", lasts_s)
     elif lasts_s and lasts_s > _MAX_LIFE_S:
         yield Fault("Invalid value", path, "may not specify a duration larger than 2^32 seconds", lasts_s)
-    audiences = spec.get("audiences") or []
-    if not isinstance(audiences, list) or not all(isinstance(one, str) and one for one in audiences):
-        yield Fault("Invalid value", "spec.audiences", "must be a list of non-empty strings", audiences)
+    attestations, audiences = spec.get("attestations"), spec.get("audiences") or []
+    if not isinstance(audiences, list) or not all(isinstance(one, str) for one in audiences):
+        yield Fault("Invalid value", "spec.audiences", "must be a list of strings", audiences)
+    elif _is_for_webhooks(as_mapping(spec.get("boundObjectRef"))):
+        if len(audiences) != 1:
+            yield Fault("Invalid value", "spec.audiences", "must be length 1 when bound to a webhook config", audiences or None)
+        yield from _attestation_faults(attestations)
+
+
+_GROUPS: Final = "admissionReviewAPIGroups"
+
+
+def _is_for_webhooks(reference: Document) -> bool:
+    kinds = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
+    return reference.get("kind") in kinds and reference.get("apiVersion") == "admissionregistration.k8s.io/v1"
+
+
+def _attestation_faults(attestations: Document | None) -> Iterator[Fault]:
+    path = "spec.attestations"
+    if len(attestations or {}) != 1:
+        why = f"webhook bound requests require exactly one {_GROUPS} attestation"
+        yield Fault("Invalid value", path, why, attestations)
+        return
+    for key, values in (attestations or {}).items():
+        if key != _GROUPS:
+            yield Fault("Unsupported value", f"{path}[{key}]", f'supported values: "{_GROUPS}"', key)
+        elif len(values or ()) != 1:
+            yield Fault("Invalid value", f"{path}[{key}]", "must specify a single value", values)

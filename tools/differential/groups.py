@@ -3,8 +3,8 @@
 Compared are the pods that are bound and to which nodes, the texts and nominations of the others, victims and the
 conditions of groups. Where kube-scheduler draws, it is asked again, and ours takes the node that it took if that is as
 good: they agree if one of its answers is ours. Of several placements it tells of the one that it tries first, which is
-chance: texts are not compared then. Nothing that is written comes back to a scheduler, so evicted pods stay and groups
-get one attempt.
+chance: texts are not compared then. Of what is written only the conditions of groups come back to a scheduler, so evicted
+pods stay. Evictions are not asynchronous, as in the program.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from moorage.api.core import Node, Pod
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Object
-from moorage.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.api.pod_groups import CompositePodGroup, PodGroup, with_condition
 from moorage.api.releases import find_release
 from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.core.building.builder import build_resolved
@@ -51,6 +51,8 @@ AGAIN: Final = 8
 MOST_ATTEMPTS: Final = 200
 #: How often a tie is drawn until it falls as there.
 _DRAWS: Final = 30
+#: Gates that the program closes.
+SYNCHRONOUS: Final = MappingProxyType({"SchedulerAsyncPreemption": False, "SchedulerAsyncAPICalls": False})
 #: The releases whose attempts the program can make, and the version of groups that each reads.
 VERSIONS: Final[Mapping[str, str]] = {"1.36": "v1alpha2", "1.37": "v1beta1"}
 GROUPS: Final = ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption")
@@ -190,7 +192,7 @@ def played(document: Mapping[str, Any], there: Mapping[str, Any] | None = None, 
     ``there``: the program's answer, whose nodes are taken where others are as good; ``seed``: another one draws otherwise
     """
     release = recorded_release(document)
-    gates = ",".join(f"{gate}={value}" for gate, value in document.get("featureGates", {}).items())
+    gates = ",".join(f"{gate}={value}" for gate, value in {**SYNCHRONOUS, **document.get("featureGates", {})}.items())
     loaded = load_source(ConfigSource(feature_gates=gates, emulate=release))
     cycle = Guided(seed=seed)
     cycle.taken = {**there["nominated"], **there["bound"]} if there is not None else {}
@@ -250,6 +252,7 @@ def _do(engine: Scheduler, work: Work, came: Document, now: float) -> None:
             resource = "compositepodgroups" if isinstance(group, CompositePodGroup) else "podgroups"
             told = {"status": condition.status, "reason": condition.reason, "message": condition.message}
             came["groups"][f"{resource} {group.metadata.namespace}/{group.metadata.name} {condition.type}"] = told
+            engine.observe(Seen(with_condition(group, condition, None)), now)
     if work.phase.is_answered:
         engine.observe(Done(work.ticket), now)
 

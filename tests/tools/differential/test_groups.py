@@ -52,3 +52,17 @@ def test_another_answer_is_noticed(part):
 def test_groups_are_compared_unasked_where_they_are_no_alpha_version():
     assert groups.are_in("1.37")
     assert not any(map(groups.are_in, ("1.36", "1.34.7")))
+
+
+#: Seeds of 1.36 → a group that is tried again, and what it then has.
+TRIED_AGAIN = {
+    "the condition of a group of which one pod is left over stays": (24000015, "default/g0", "True"),
+    "a group that preempts is not tried again before its backoff": (24000011, "default/g0", "True"),
+}
+
+
+@pytest.mark.parametrize(("seed", "group", "scheduled"), TRIED_AGAIN.values(), ids=TRIED_AGAIN)
+def test_what_the_program_writes_and_does_at_once_happens_here(seed, group, scheduled):
+    """Conditions of groups come back to the program, and its evictions are not asynchronous."""
+    came = groups.played(groups.clusters_of_groups(seed, "1.36"))
+    assert came["groups"][f"podgroups {group} PodGroupScheduled"]["status"] == scheduled

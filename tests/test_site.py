@@ -104,7 +104,7 @@ HELD = {
     "reference/wire.md": ("| request | for what | test |",),  # test_wire_run.py
 }
 #: The aim is 90,000: lower the bound with what is cut.
-MOST_WORDS = 95_700
+MOST_WORDS = 93_400
 
 
 def words(text):

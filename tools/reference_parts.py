@@ -30,6 +30,7 @@ from moorage.api.kinds import Reader
 from moorage.api.releases import RELEASES, TODAY, Release
 from moorage.api.releases.metrics import Spec, metrics_of
 from moorage.api.releases.release_gates import gates_table
+from moorage.cluster.controllers.all_controllers import all_controllers, named_controllers
 from moorage.core.config.release_plugins import default_plugins
 from moorage.core.config.upgrade import all_changes
 from moorage.framework import points as framework_points
@@ -361,6 +362,22 @@ def _says(module: Path) -> str:
     return " ".join(first.replace("``", "`").split())
 
 
+def controllers(_: str) -> str:
+    """Return the controllers of the embedded cluster by their names, with what their modules say first."""
+    found = [
+        (sys.modules[type(one).__module__], name)
+        for one, name in named_controllers(all_controllers(gates=FeatureGates({"GenericWorkload": True})))
+    ]
+    rows = []
+    for module in dict.fromkeys(module for module, _ in found):
+        said = (inspect.getdoc(module) or "").partition("\n\n")[0].partition(": ")
+        text = said[2] if said[0].lower().startswith("the ") and " controller" in said[0] else "".join(said)
+        rows.append(
+            (", ".join(f"`{name}`" for one, name in found if one is module), (text[:1].upper() + text[1:]).replace("\n", " "))
+        )
+    return table(["controllers", "what they do"], rows)
+
+
 def releases(_: str) -> str:
     """Return the versions that can be emulated."""
     rows = []
@@ -425,6 +442,7 @@ KINDS: Final[Mapping[str, Callable[[str], str]]] = {
     for one in (
         changes,
         commands,
+        controllers,
         default_order,
         factors,
         fields,

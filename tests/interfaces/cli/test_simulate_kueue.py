@@ -172,6 +172,13 @@ def test_explain_says_why_a_job_waits(moorage):
     assert (ran.status, json.loads(ran.out)["answer"]["waitsFor"]) == (0, "started")
 
 
+@pytest.mark.parametrize("name", ["workload/sweep", "job/label", "job/train"])
+def test_the_document_about_a_job_has_its_schema(moorage, name):
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((TEAMS.parents[1] / "docs/reference/workload.schema.json").read_text())
+    jsonschema.validate(json.loads(moorage("explain", name, "-f", TEAMS, "-o", "json").out), schema)
+
+
 NOT_QUEUED = {
     "no queue": ("workload/sweep", ("jobs.yaml", "nodes.yaml"), "has no ClusterQueue"),
     "no job": ("workload/nothing", ("",), "workload/nothing: no queue has or had a job of this name"),

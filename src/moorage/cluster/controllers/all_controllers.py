@@ -78,6 +78,11 @@ def all_controllers(
     ]
 
 
+def named_controllers(controllers: Sequence[Controller]) -> list[tuple[Controller, str]]:
+    """Return the controllers with kube-controller-manager's names for them, without kubelets."""
+    return [(one, _CALLED.get(one.name, one.name)) for one in controllers if one.name != KUBELET]
+
+
 def chosen(controllers: Sequence[Controller], words: Sequence[str]) -> list[Controller]:
     """Return the selected controllers, in kube-controller-manager's format; kubelets always run.
 
@@ -85,7 +90,7 @@ def chosen(controllers: Sequence[Controller], words: Sequence[str]) -> list[Cont
 
     Raises  InputError for an unknown name
     """
-    names = {one: _CALLED.get(one.name, one.name) for one in controllers if one.name != KUBELET}
+    names = dict(named_controllers(controllers))
     for word in words:
         if word != "*" and word.removeprefix("-") not in names.values():
             known = ", ".join(names.values())

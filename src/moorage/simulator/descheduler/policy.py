@@ -77,6 +77,8 @@ EVICTOR, DESCHEDULE, BALANCE = (
 )
 ARGS: Final[Mapping[str, type[Struct]]] = {**DESCHEDULE, **BALANCE, **EVICTOR}
 
+_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = _TABLE["defaults"]
+
 
 def args_of(name: str, given: Mapping[str, Any]) -> PluginArgs:
     """Return a plugin's arguments.
@@ -168,9 +170,10 @@ class DeschedulerProfile(_Strict, frozen=True):
         return tuple(getattr(self.plugins, point).enabled)
 
     def args(self, name: str) -> PluginArgs:
-        """Return the arguments of a plugin; the first ones if they are given twice."""
-        given = next((one.args for one in self.plugin_config if one.name == name), None)
-        return args_of(name, given or {})
+        """Return the arguments of a plugin, with its defaults; the first ones if they are given twice."""
+        given = next((one.args for one in self.plugin_config if one.name == name), None) or {}
+        missing = {field: value for field, value in _DEFAULTS.get(name, {}).items() if given.get(field) is None}
+        return args_of(name, {**given, **missing})
 
 
 class DeschedulerPolicy(_Strict, frozen=True):
@@ -279,6 +282,8 @@ def _place(document: Mapping[str, Any]) -> str:
 
 _EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
 _SOURCE: Final = "kubernetes.io/config.source"
+#: When a pod terminates that this cycle has evicted; no rule reads it.
+_GOING: Final = "1970-01-01T00:00:00Z"
 #: ``limited``: the node's or the cycle's limit is reached; a namespace's limit is a failure of this pod alone.
 EvictionOutcome: TypeAlias = Literal["evicted", "failed", "limited"]
 #: What is said at the limits of a cycle, a node and a namespace.
@@ -316,6 +321,8 @@ class Evictor:
         self._counts = Counter[str]()
         self.evicted: list[AskedEviction] = []
         self.refused: list[AskedEviction] = []
+        #: The UIDs of the pods that are evicted.
+        self.going: set[str] = set()
         #: The classes that plugins put nodes into, and why a plugin then does nothing.
         self.classes: list[ClassifiedNode] = []
         self.idle: list[str] = []
@@ -330,6 +337,7 @@ class Evictor:
             return "limited" if full in _FULL[:2] else "failed"
         self._counts.update(keys)
         self.evicted.append(asked)
+        self.going.add(pod.metadata.uid)
         return "evicted"
 
 
@@ -456,3 +464,9 @@ class PluginRun:
 
     def evict(self, pod: Pod) -> EvictionOutcome:
         return self.evictor.evict(pod, self.profile, self.plugin)
+
+    def is_evictable(self, pod: Pod) -> bool:
+        """Return whether a pod that is listed now may be evicted: one that the cycle has evicted is terminating."""
+        if pod.metadata.uid in self.evictor.going:
+            pod = pod.replace(metadata=pod.metadata.replace(deletion_timestamp=_GOING))
+        return self.judge.is_evictable(pod)

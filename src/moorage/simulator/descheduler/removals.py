@@ -44,7 +44,7 @@ def _due(run: PluginRun, args: PluginArgs, nodes: Iterable[Node], due: Due, *, e
     wanted, scene = wanted_by(args), run.scene
     for node in nodes:
         there = scene.by_node.get(node.name, ()) if ended else scene.running(node.name)
-        yield [pod for pod in there if wanted(pod) and due(pod, node) and run.judge.is_evictable(pod)]
+        yield [pod for pod in there if wanted(pod) and due(pod, node) and run.is_evictable(pod)]
 
 
 def _evict_each(run: PluginRun, by_node: Iterable[Iterable[Pod]]) -> None:

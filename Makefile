@@ -109,8 +109,8 @@ oracles: $(VENV)/.ready-to-run  ## build the real programs in oracles/ (needs Go
 	@$(BIN)/python -m tools.oracles $(ARGS)
 
 .PHONY: oracle-test
-oracle-test: $(VENV)/.ready-to-test  ## compare with the real programs: COUNT=500 scenarios of decisions, SEED=0, and live tests; skipped without Go
-	@COUNT="$(COUNT)" SEED="$(SEED)" scripts/oracle-test
+oracle-test: $(VENV)/.ready-to-test  ## compare with the real programs: COUNT=500 of each kind, SEED=0, ORACLES="verdicts cluster" only these; skipped without Go
+	@COUNT="$(COUNT)" SEED="$(SEED)" ORACLES="$(ORACLES)" scripts/oracle-test
 
 NODES ?= 3
 SCHEDULER ?= none

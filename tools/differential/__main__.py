@@ -1,7 +1,8 @@
 """``python -m tools.differential scheduler --seed 7 --count 1000 --release 1.37``: compare with the real scheduler's code.
 
 ``python -m tools.differential apiserver --cluster FOLDER`` compares the embedded API server with kube-apiserver
-(`apiserver.py`), and ``python -m tools.differential kueue --seed 7 --count 1000`` admission to queues with Kueue (`kueue.py`).
+(`apiserver.py`), ``python -m tools.differential kueue --seed 7 --count 1000`` admission to queues with Kueue (`kueue.py`), and
+``descheduler`` instead of ``kueue`` what a DeschedulerPolicy evicts with the descheduler (`descheduler.py`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import argparse
 import math
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from moorage.api.releases import CURRENT, TODAY, find_release
 from moorage.api.releases.release import Release
-from tools.differential import apiserver, kueue, recordings
+from tools.differential import apiserver, descheduler, kueue, recordings
 from tools.differential.scheduler import FOUND, MAKERS, counted, run, table, with_figures
 from tools.oracles import OracleMissingError, Program, built
 
@@ -54,15 +58,17 @@ def main() -> int:
     several.add_argument("--release", default=TODAY, help=f"the minor release of the runs [{TODAY}]")
     several.add_argument("--write", action="store_true", help="write the figures into docs/project/fidelity.md")
     several.add_argument("outputs", type=Path, nargs="+", help="files with what the runs printed")
-    queues = commands.add_parser("kueue", help="Kueue's scheduler, cache and queues")
-    queues.add_argument("--seed", type=int, default=0, help="the first world's seed [0]")
-    queues.add_argument("--count", type=int, default=500, help="worlds [500]")
-    queues.add_argument("--program", type=Path, help="a program that was built before")
-    queues.add_argument("--folder", type=Path, default=kueue.FOUND, help="where the smallest worlds go")
-    queues.add_argument("--no-shrinking", dest="shrinks", action="store_false", help="do not look for smaller worlds")
+    of_worlds = argparse.ArgumentParser(add_help=False)
+    of_worlds.add_argument("--seed", type=int, default=0, help="the first world's seed [0]")
+    of_worlds.add_argument("--count", type=int, default=500, help="worlds [500]")
+    of_worlds.add_argument("--program", type=Path, help="a program that was built before")
+    of_worlds.add_argument("--folder", type=Path, help="where the smallest worlds go [build/differential]")
+    of_worlds.add_argument("--no-shrinking", dest="shrinks", action="store_false", help="do not look for smaller worlds")
+    for name, (says, _, _) in _WORLDS.items():
+        commands.add_parser(name, parents=[of_worlds], help=says)
     given = parser.parse_args()
-    if given.command == "kueue":
-        return _kueue(given)
+    if given.command in _WORLDS:
+        return _worlds(given)
     if given.command == "figures":
         return _figures(given)
     asked = find_release(given.release)
@@ -122,13 +128,21 @@ def _figures(given: argparse.Namespace) -> int:
     return int(any(column == "different" and number for (_, column), number in counts.items()))
 
 
-def _kueue(given: argparse.Namespace) -> int:
+#: What compares random worlds, by the name of its program: what the program runs, how, and where worlds go that differ.
+_WORLDS: Final[dict[str, tuple[str, Callable[..., Counter[str]], Path]]] = {
+    "descheduler": ("the descheduler's plugins, evictor and policies", descheduler.run, descheduler.FOUND),
+    "kueue": ("Kueue's scheduler, cache and queues", kueue.run, kueue.FOUND),
+}
+
+
+def _worlds(given: argparse.Namespace) -> int:
     try:
-        program = given.program or built("kueue")
+        program = given.program or built(given.command)
     except OracleMissingError as error:
         sys.stdout.write(f"skipped: {error}\n")
         return SKIPPED
-    counts = kueue.run(program, seed=given.seed, count=given.count, folder=given.folder, shrinks=given.shrinks)
+    _, run_worlds, folder = _WORLDS[given.command]
+    counts = run_worlds(program, seed=given.seed, count=given.count, folder=given.folder or folder, shrinks=given.shrinks)
     return int(counts["different"] > 0)
 
 

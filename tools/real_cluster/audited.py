@@ -1,8 +1,9 @@
 """``python -m tools.real_cluster.audited``: what ``moorage run`` asks of a real API server, beside kube-scheduler.
 
 Each schedules the same pods on a control plane of its own: single ones, gangs, pods with claims, pods that evict others, and
-pods that fit nowhere. The audit log of the API server has each request of a scheduler. Exit 1 if Moorage makes a kind of
-request that kube-scheduler does not make, sends a body of other fields, or makes more requests of a kind.
+pods that fit nowhere. With ``--minutes``, pods, gangs and claims come and go for so long afterwards, on both at the same time.
+The audit log of the API server has each request of a scheduler. Exit 1 if Moorage makes a kind of request that kube-scheduler
+does not make, sends a body of other fields, or makes more requests of a kind.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +45,7 @@ _NODES, _CPU = 4, 16
 _WAIT_S, _REST_S = 180.0, 8.0
 _READING: Final = frozenset(["get", "list", "watch"])
 _PODS: Final = "/api/v1/namespaces/default/pods"
+_CLAIMS: Final = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 #: An API server keeps the managed fields that a body does not have.
 _KEPT: Final = "managedFields"
 _FREE: Final = frozenset(["labels", "annotations", "nodeSelector"])
@@ -65,9 +68,11 @@ def main() -> int:
     """Run both; exit with 1 if Moorage asks for more, with 77 where the programs cannot be had."""
     parser = argparse.ArgumentParser(prog="python -m tools.real_cluster.audited", description=__doc__)
     parser.add_argument("--pods", type=int, default=300, help="how many pods, about [300]")
+    parser.add_argument("--minutes", type=float, default=0.0, help="how long pods, gangs and claims come and go then [0]")
     given = parser.parse_args()
     try:
-        theirs, ours = (requests_of(scheduler, given.pods) for scheduler in (THEIRS, NONE))
+        with ThreadPoolExecutor(2 if given.minutes else 1) as pool:
+            theirs, ours = pool.map(lambda one: requests_of(one, given.pods, given.minutes), (THEIRS, NONE))
     except OracleMissingError as error:
         sys.stderr.write(f"skipped: {error}\n")
         return SKIPPED
@@ -112,18 +117,20 @@ def differences(theirs: Requests, ours: Requests) -> Iterator[str]:
 # -- what is played --------------------------------------------------------------------------------------------------------
 
 
-def requests_of(scheduler: str, pods: int) -> Requests:
+def requests_of(scheduler: str, pods: int, minutes: float = 0.0) -> Requests:
     """Let kube-scheduler, or Moorage for NONE, schedule the pods on a new control plane, and return what it asked for.
+
+    ``minutes``: how long pods come and go then.
 
     Raises  ClusterError; tools.oracles.OracleMissingError
     """
     with tempfile.TemporaryDirectory(prefix="audited-") as made:
         policy = Path(made) / "policy.yaml"
         policy.write_text(POLICY)
-        return _played(scheduler, pods, policy)
+        return _played(scheduler, pods, minutes, policy)
 
 
-def _played(scheduler: str, pods: int, policy: Path) -> Requests:
+def _played(scheduler: str, pods: int, minutes: float, policy: Path) -> Requests:
     wanted = Wanted(
         nodes=_NODES, scheduler=scheduler, feature_gates=GATES, audit_policy=policy,
         runtime_config="scheduling.k8s.io/v1beta1=true", arguments={"nodes": (f"--cpu={_CPU}",)},
@@ -131,7 +138,10 @@ def _played(scheduler: str, pods: int, policy: Path) -> Requests:
     with real_cluster(wanted) as plane:
         process = _moorage(plane) if scheduler == NONE else None
         try:
-            _Play(plane).run(pods)
+            play = _Play(plane)
+            play.run(pods)
+            if minutes:
+                play.churn(minutes * 60)
         finally:
             if process is not None:
                 process.terminate()
@@ -187,6 +197,72 @@ class _Play:
             self._pod(f"late-{number}", "10m", nodeSelector={"no": "node"})
         time.sleep(_REST_S)
 
+    def churn(self, seconds: float) -> None:
+        """Let pods, gangs and claims come and go, once a second; some fit nowhere, and some evict others."""
+        for number in range(_NODES):
+            self._gone(f"cargo-{number}")
+        begins = time.monotonic()
+        for at in range(int(seconds)):
+            self._plane.check()
+            self._pod(f"churn-{at}", "10m")
+            self._gone(f"churn-{at - 60}")
+            for every, life, make in (
+                (10, 60, self._gang), (12, 48, self._gang_too_large), (7, 70, self._claiming), (60, 60, self._evicting),
+            ):  # fmt: skip
+                if at % every == 0:
+                    make(at, True)
+                if at >= life and (at - life) % every == 0:
+                    make(at - life, False)
+            if at % 5 == 0:
+                self._mark(f"node-{at % _NODES}", str(at))
+            time.sleep(max(0.0, begins + at + 1 - time.monotonic()))
+        time.sleep(_REST_S)
+
+    def _gang(self, at: int, comes: bool, cpu: str = "10m", name: str = "crew") -> None:
+        group, path = f"{name}-{at}", "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+        if comes:
+            policy = {"schedulingPolicy": {"gang": {"minCount": 5}}}
+            self._ask("POST", path, "scheduling.k8s.io/v1beta1", "PodGroup", group, spec=policy)
+        for member in range(5):
+            if comes:
+                self._pod(f"{group}-{member}", cpu, schedulingGroup={"podGroupName": group})
+            else:
+                self._gone(f"{group}-{member}")
+        if not comes:
+            self._ask("DELETE", f"{path}/{group}")
+
+    def _gang_too_large(self, at: int, comes: bool) -> None:
+        self._gang(at, comes, f"{_CPU - 1}", "fleet")
+
+    def _claiming(self, at: int, comes: bool) -> None:
+        name = f"crane-{at}"
+        if not comes:
+            self._gone(name)
+            self._ask("DELETE", f"{_CLAIMS}/{name}")
+            return
+        spec = {"devices": {"requests": [{"name": "it", "exactly": {"deviceClassName": "crane"}}]}}
+        self._ask("POST", _CLAIMS, "resource.k8s.io/v1", "ResourceClaim", name, spec=spec)
+        self._pod(name, "10m", resourceClaims=[{"name": "it", "resourceClaimName": name}])
+
+    def _evicting(self, at: int, comes: bool) -> None:
+        """One pod a node, and another for which one of them has to go."""
+        for number in range(_NODES):
+            if comes:
+                self._pod(f"stone-{at}-{number}", f"{_CPU * 5 // 8}")
+            else:
+                self._gone(f"stone-{at}-{number}")
+        if comes:
+            self._pod(f"admiral-{at}", f"{_CPU * 3 // 4}", priorityClassName="cargo")
+        else:
+            self._gone(f"admiral-{at}")
+
+    def _gone(self, name: str) -> None:
+        self._ask("DELETE", f"{_PODS}/{name}", missing=True)
+
+    def _mark(self, node: str, value: str) -> None:
+        """Change a label of a node, which may let pods fit."""
+        self._ask("PATCH", f"/api/v1/nodes/{node}", body={"metadata": {"labels": {"mark": value}}})
+
     def _devices(self, count: int) -> None:
         group = "/apis/resource.k8s.io/v1"
         self._ask("POST", f"{group}/deviceclasses", "resource.k8s.io/v1", "DeviceClass", "crane", spec={})
@@ -197,8 +273,7 @@ class _Play:
             self._ask("POST", f"{group}/resourceslices", "resource.k8s.io/v1", "ResourceSlice", f"cranes-{node}", spec=spec)
         for number in range(count):
             spec = {"devices": {"requests": [{"name": "it", "exactly": {"deviceClassName": "crane"}}]}}
-            path = f"{group}/namespaces/default/resourceclaims"
-            self._ask("POST", path, "resource.k8s.io/v1", "ResourceClaim", f"claim-{number}", spec=spec)
+            self._ask("POST", _CLAIMS, "resource.k8s.io/v1", "ResourceClaim", f"claim-{number}", spec=spec)
 
     def _pod(self, name: str, cpu: str, **more: object) -> None:
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
@@ -216,12 +291,19 @@ class _Play:
                 raise ClusterError("the pods were not placed in time")
             time.sleep(0.5)
 
-    def _ask(self, method: str, path: str, version: str = "", kind: str = "", name: str = "", **content: object) -> Any:
-        made = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **content} if kind else None
-        head = {"Authorization": f"Bearer {self._plane.token}", "Content-Type": "application/json"}
+    def _ask(
+        self, method: str, path: str, version: str = "", kind: str = "", name: str = "", *,
+        body: Mapping[str, Any] | None = None, missing: bool = False, **content: object,
+    ) -> Any:  # fmt: skip
+        """Send a request; ``missing``: the object may be gone."""
+        made = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **content} if kind else body
+        form = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        head = {"Authorization": f"Bearer {self._plane.token}", "Content-Type": form}
         self._server.request(method, path, json.dumps(made) if made else None, head)
         answer = self._server.getresponse()
         said = answer.read()
+        if missing and answer.status == http.HTTPStatus.NOT_FOUND:
+            return {}
         if answer.status >= http.HTTPStatus.BAD_REQUEST:
             raise ClusterError(f"{method} {path}: {answer.status} {said.decode(errors='replace')}")
         return json.loads(said)

@@ -3,7 +3,7 @@
 A quota applies if its status limits a resource that the object uses and the object is in its scopes. The usage in the
 quota's status is raised in the same store call that stores the object, so both become visible together. Deletions are
 subtracted later by the resource quota controller, which recounts. A quota whose status has no limits yet, because the
-controller has not counted, limits nothing.
+controller has not counted, limits nothing. The server may be configured to refuse what no quota covers (``LimitedResource``).
 
 Source  apiserver, pkg/admission/plugin/resourcequota/controller.go, CheckRequest
 """
@@ -11,12 +11,12 @@ Source  apiserver, pkg/admission/plugin/resourcequota/controller.go, CheckReques
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from moorage.api.core import ResourceQuota
+from moorage.api.core import ResourceQuota, ScopedResourceSelectorRequirement
 from moorage.api.decode import decode
 from moorage.api.documents.served_kinds import Document, ServedKind
-from moorage.api.documents.statuses import forbidden
+from moorage.api.documents.statuses import ApiError, forbidden
 from moorage.rules.admission import quota_usage
 from moorage.rules.admission.quota_usage import Facts, QuotaEvaluator, Usage, add, amounts, evaluator_for
 
@@ -31,6 +31,17 @@ class QuotaRefusal(NamedTuple):
     hard: Usage = {}
 
 
+class LimitedResource(NamedTuple):
+    """What objects of a resource may use only if a quota covers it: resource names that contain one of ``contains``, and, for
+    objects of any resource, being in one of ``scopes``.
+    """
+
+    group: str
+    resource: str
+    contains: tuple[str, ...] = ()
+    scopes: tuple[ScopedResourceSelectorRequirement, ...] = ()
+
+
 class _Applicable(NamedTuple):
     """A quota that applies to an object: its document, its decoded form, and its limited resources that the object uses."""
 
@@ -40,37 +51,47 @@ class _Applicable(NamedTuple):
 
 
 def charge_quotas(
-    kind: ServedKind, old: Document | None, new: Document, subresource: str, quotas: Iterable[Document], facts: Facts
+    kind: ServedKind, old: Document | None, new: Document, subresource: str, quotas: Iterable[Document], facts: Facts,
+    limited: Sequence[LimitedResource] = (),
 ) -> list[Document]:  # fmt: skip
     """Return the quotas of a namespace that the creation or update of an object charges, with their new usage.
 
-    ``old`` is None on create. ``quotas`` are the quotas of the object's namespace.
-    Raises  ApiError 403 if a quota would be exceeded, if the object does not specify a required amount, or if the usage of
-            a quota is unknown
+    ``old`` is None on create. ``quotas`` are the quotas of the object's namespace, ``limited`` what needs one.
+    Raises  ApiError 403 if a quota would be exceeded, if the object does not specify a required amount, if the usage of
+            a quota is unknown, or if no quota covers what needs one; 500 if none covers a scope that needs one
     """
-    found = charged_or_refused(kind, old, new, subresource, quotas, facts)
+    found = charged_or_refused(kind, old, new, subresource, quotas, facts, limited)
     if isinstance(found, QuotaRefusal):
+        if found.why.startswith(_SCOPES):
+            raise ApiError(500, "", found.why)  # kube-apiserver does not say that it is forbidden
         raise forbidden(kind.resource, kind.group, new["metadata"]["name"], found.why)
     return found
 
 
+_SCOPES: Final = "insufficient quota to match these scopes: "
+
+
 def charged_or_refused(
-    kind: ServedKind, old: Document | None, new: Document, subresource: str, quotas: Iterable[Document], facts: Facts
+    kind: ServedKind, old: Document | None, new: Document, subresource: str, quotas: Iterable[Document], facts: Facts,
+    limited: Sequence[LimitedResource] = (),
 ) -> list[Document] | QuotaRefusal:  # fmt: skip
     """Return the charged quotas, or the first refusal as a value instead of an error."""
     evaluator = evaluator_for(kind)
     if evaluator is None or not (evaluator.grows(subresource, old, new) if old is not None else not subresource):
         return []
     quotas_that_apply: list[_Applicable] = []
+    quotas = [*quotas]
     for one in quotas:
         applicable = _if_applicable(evaluator, one, new, facts)
         if isinstance(applicable, QuotaRefusal):
             return applicable
         quotas_that_apply += [applicable] if applicable is not None else []
-    if not quotas_that_apply:
+    if not quotas_that_apply and not limited:
         return []
     usage = evaluator.usage(new, facts)
     growth = usage if old is None else _growth(evaluator.usage(old, facts), usage)
+    if why := _uncovered(kind, evaluator, new, usage, growth, quotas, quotas_that_apply, limited):
+        return QuotaRefusal("", why)
     changed = []
     for applicable in quotas_that_apply:
         was_counted = old is not None and quota_usage.is_in_scope(evaluator, applicable.quota.spec, old)
@@ -79,6 +100,31 @@ def charged_or_refused(
             return after
         changed += [after] if after is not None else []
     return changed
+
+
+def _uncovered(
+    kind: ServedKind, evaluator: QuotaEvaluator, new: Document, usage: Usage, growth: Usage, quotas: Iterable[Document],
+    applied: Iterable[_Applicable], limited: Sequence[LimitedResource],
+) -> str:  # fmt: skip
+    """Return why an object uses what needs a quota and has none; "" if it does not."""
+    if not limited or not any(amount.nano for amount in growth.values()):
+        return ""
+    covered = {name for one in applied for name in one.limited}
+    mine = [one for one in limited if (one.group, one.resource) == (kind.group, kind.resource)]
+    needed = {
+        name for name, amount in usage.items() for one in mine if amount.nano > 0 and any(part in name for part in one.contains)
+    }
+    if left := sorted(needed - covered):
+        return f"insufficient quota to consume: {','.join(left)}"
+    scopes = [scope for one in limited for scope in one.scopes if evaluator.is_scoped(scope, new)]
+    if not scopes:
+        return ""
+    named = {
+        scope.scope_name for one in quotas for scope in decode(one, ResourceQuota, "").spec.requirements
+        if evaluator.is_scoped(scope, new)
+    }  # fmt: skip
+    lacking = [f"{{{one.scope_name} {one.operator} [{' '.join(one.values)}]}}" for one in scopes if one.scope_name not in named]
+    return f"{_SCOPES}[{' '.join(lacking)}]" if lacking else ""
 
 
 def _if_applicable(

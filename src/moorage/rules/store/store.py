@@ -40,7 +40,7 @@ from moorage.rules.admission.defaulting import set_release_defaults
 from moorage.rules.admission.device_validation import admin_access_faults
 from moorage.rules.admission.pod_accounts import give_account
 from moorage.rules.admission.pod_security import PodSecurity
-from moorage.rules.admission.quota_admission import charge_quotas
+from moorage.rules.admission.quota_admission import LimitedResource, charge_quotas
 from moorage.rules.admission.quota_usage import Facts
 from moorage.rules.admission.services import (
     allocate_addresses,
@@ -141,6 +141,8 @@ class Store(ObjectReader):
         self.has_quotas = True
         #: Whether a pod needs the service account that it names, where a namespace has accounts.
         self.needs_accounts = True
+        #: What objects may use only if a quota covers it.
+        self.limited: tuple[LimitedResource, ...] = ()
         self._draw = draw
         #: The bytes of raw fields that clients sent.
         self.raw_fields = RawFields()
@@ -335,7 +337,7 @@ class Store(ObjectReader):
 
         Raises  ApiError 403 if a quota would be exceeded
         """
-        if not namespace or not self.has_quotas or not self.count(_QUOTAS):
+        if not namespace or not self.has_quotas or not (self.count(_QUOTAS) or self.limited):
             return []
 
         def every(kind: ServedKind, namespace: str) -> Iterator[Document]:
@@ -346,7 +348,9 @@ class Store(ObjectReader):
             return None if held is None else held.document()
 
         quotas = [*every(_QUOTAS, namespace)]
-        return charge_quotas(kind, old, new, subresource, quotas, Facts(self.clock(), every, find)) if quotas else []
+        if not quotas and not self.limited:
+            return []
+        return charge_quotas(kind, old, new, subresource, quotas, Facts(self.clock(), every, find), self.limited)
 
     def store_charged_quotas(self, quotas: Iterable[Document]) -> None:
         """Store charged quotas. The caller stores the object itself directly afterwards."""

@@ -23,6 +23,7 @@ from moorage.basis.serving.connections import BACKLOG, AcceptLimits, ConnectionA
 from moorage.basis.serving.listen_addresses import is_loopback
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
+from moorage.cluster.apiserver.admission_configuration import AdmissionConfiguration
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.server import Front, WebSite
 from moorage.cluster.apiserver.http.worker import DeferredWork, Worker
@@ -93,7 +94,7 @@ _VERSION_JUMP: Final = 1_000_000
 def open_store(
     path: Path | None = None, *, clock: Callable[[], float] = time.time, seed: int | None = None,
     gates: FeatureGates | None = None, runtime_config: frozenset[str] = frozenset(), warn: Warn = lambda line: None,
-    server_version: str = "",
+    server_version: str = "", admission: AdmissionConfiguration | None = None,
 ) -> Store:  # fmt: skip
     """Return a store with the bootstrap objects and the content of the file. Close it with ``store.close()``.
 
@@ -102,8 +103,8 @@ def open_store(
 
     ``seed`` makes uids and generated names the same in each run; without it they are random. ``gates`` and ``runtime_config``
     determine which kinds are served, and ``gates`` which gated fields are kept. ``/version`` reports ``server_version``, or
-    the release of the gates. ``warn`` receives a warning if others could read the file, whose permissions are then
-    restricted.
+    the release of the gates. ``admission`` configures admission plugins. ``warn`` receives a warning if others could read the
+    file, whose permissions are then restricted.
 
     Raises  ConfigError if the file cannot be opened or another process has it open, InputError if it is damaged
     """
@@ -111,9 +112,13 @@ def open_store(
     def made(version: int) -> Store:
         # The seed of the uid generator differs at each start, as uids must not repeat.
         draw = random.Random(secrets.randbits(128) if seed is None else f"{seed}/{version}")  # noqa: S311
-        return Store(
-            clock, draw, secrets.token_bytes(32), gates=gates, runtime_config=runtime_config, server_version=server_version
-        )
+        security = None if admission is None else admission.pod_security((gates or FeatureGates()).emulated.minor)
+        made = Store(
+            clock, draw, secrets.token_bytes(32), gates=gates, runtime_config=runtime_config, server_version=server_version,
+            pod_security=security,
+        )  # fmt: skip
+        made.limited = () if admission is None else admission.limited
+        return made
 
     if path is None:
         store = made(0)

@@ -30,6 +30,7 @@ from moorage.basis.inputs.scheduler_config import ConfigSource, load_source
 from moorage.basis.printable import counted
 from moorage.basis.serving.certificate_authority import ADMIN, make_authority
 from moorage.basis.serving.listen_addresses import Address, address_of
+from moorage.cluster.apiserver.admission_configuration import read_admission_configuration
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.controllers.all_controllers import all_controllers, chosen
 from moorage.cluster.controllers.nodes.kubelets import KUBELET, STANDARD_CLASS, NodeShape, make_nodes
@@ -207,6 +208,8 @@ def up(**given: Any) -> int:
     for line in gates.lacking:
         _report(f"note: {line}")
     version = wanted.era.emulated.version
+    file = given["admission_config"]
+    admission = read_admission_configuration(expanded(file)) if file else None
     controllers = chosen(
         all_controllers(given["job_s"], gates, version, _STOP_S), [one for one in given["controllers"].split(",") if one]
     )
@@ -214,7 +217,10 @@ def up(**given: Any) -> int:
         added = parse_runtime_config(given["runtime_config"])
         offset = time.time() - time.monotonic()  # the store's time of day never jumps
         clock = lambda: offset + time.monotonic()  # noqa: E731
-        store = open_store(given["data"], clock=clock, gates=gates, runtime_config=added, warn=_report, server_version=version)
+        store = open_store(
+            given["data"], clock=clock, gates=gates, runtime_config=added, warn=_report, server_version=version,
+            admission=admission,
+        )  # fmt: skip
     site: EmbeddedSite | None = None
     try:
         _fill(store, given, stdin)

@@ -63,7 +63,8 @@ def read_admission_configuration(path: Path) -> AdmissionConfiguration:
 
     Raises  InputError if a file cannot be read; ConfigError with all faults
     """
-    document, faults = _loaded(path), []
+    document = _loaded(path)
+    faults: list[Fault] = []
     faults += _head(document, _GROUP, ("v1", "v1alpha1"), "AdmissionConfiguration")
     faults += _unknown(document, ("plugins",), "")
     made, seen = AdmissionConfiguration({}), set[str]()

@@ -40,6 +40,8 @@ class Sent:
     def plural(self) -> str:
         parts = self.path.strip("/").split("/")
         rest = parts[2:] if parts[0] == "api" else parts[3:]
+        if not rest:  # what a group and version has
+            return ""
         if rest[0] == "namespaces" and len(rest) > 2:
             rest = rest[2:]
         return rest[0]

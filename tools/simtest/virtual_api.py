@@ -21,7 +21,7 @@ import msgspec
 from moorage.api.documents.http_messages import HTTPRequest, Response, User
 from moorage.api.documents.request_targets import find_target
 from moorage.api.documents.served_kinds import KINDS, ServedKind, served
-from moorage.api.documents.statuses import ApiError
+from moorage.api.documents.statuses import ApiError, no_such_page
 from moorage.api.feature_gates import FeatureGates
 from moorage.basis.client.credentials import Endpoint
 from moorage.basis.client.rest import BINDING, OTHER, Rest
@@ -29,6 +29,7 @@ from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.rbac import Authorizer
 from moorage.cluster.apiserver.http.requests import serve
 from moorage.cluster.apiserver.http.watch_stream import Stream, open_stream
+from moorage.cluster.apiserver.schema.discovery import resource_list
 from moorage.errors import ClusterError, MoorageError
 from moorage.rules.store.store import Store
 from moorage.rules.store.watches import StoreChange
@@ -44,6 +45,7 @@ _ADMIN = User("admin", ("system:masters",))
 _LIMITS_S = {BINDING: 5.0, OTHER: 30.0}
 _UNRECORDED = frozenset(["Event"])
 _PODS = served("pods")
+_GROUP_VERSION = re.compile(r"/apis/(?P<group>[^/]+)/(?P<version>[^/]+)")
 _POD_PATH = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)")
 
 
@@ -84,6 +86,11 @@ class VirtualApi:
 
         Raises  ApiError
         """
+        if found := _GROUP_VERSION.fullmatch(path):
+            listed = resource_list(found["group"], found["version"], self.store.kinds)
+            if listed is None:
+                raise no_such_page()
+            return Response(200, msgspec.json.encode(listed))
         raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         held, self._who = self._who, (actor, f"{method} {path.rpartition('/')[2]}" if "/binding" in path else method)
         try:

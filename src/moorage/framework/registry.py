@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -84,6 +86,12 @@ class Registry:
         found = args_of(self._classes.get(name))
         return self._args.get(name) if found is None else found
 
+    def copy(self) -> Registry:
+        """Return a copy to which plugins can be added."""
+        copied = Registry((), self._args)
+        copied._classes, copied._points, copied.replaced = dict(self._classes), dict(self._points), self.replaced
+        return copied
+
     def with_classes(self, classes: Mapping[str, Any]) -> Registry:
         """Return a copy with other classes for some of its plugins."""
         return Registry((classes.get(name, cls) for name, cls in self._classes.items()), self._args)
@@ -94,8 +102,7 @@ class Registry:
 
         Raises  InputError as ``add`` does
         """
-        grown, named = Registry(self._classes.values(), self._args), dict[str, Any]()
-        grown.replaced = self.replaced
+        grown, named = self.copy(), dict[str, Any]()
         for cls in classes:
             name = declared_name(cls) or ""
             if name in grown and grown[name] is cls:
@@ -131,17 +138,36 @@ class Registry:
 
         Raises  InputError if one of them cannot be imported or cannot be registered
         """
-        grown = Registry(self._classes.values(), self._args)
+        grown = self.copy()
         if named_in == "":
             return grown
-        from importlib.metadata import entry_points  # slow to import, and rarely needed
-
-        for found in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
+        for found in _installed_points():
             if found.name in without:
                 grown.replaced += (_replaced(found.name, found.value),)
             elif named_in is None or found.name in named_in:
                 grown.add(_installed(found))
         return grown
+
+
+def _installed_points() -> tuple[EntryPoint, ...]:
+    """Return the entry points for plugins, by name. They are found again when what can be imported changes."""
+    from importlib import metadata  # slow to import, and rarely needed
+
+    return _found_points(metadata.entry_points, tuple(sys.path), tuple(map(_changed_at, sys.path)))
+
+
+@lru_cache(maxsize=1)
+def _found_points(
+    entry_points: Callable[..., Iterable[EntryPoint]], places: tuple[str, ...], changed: tuple[int, ...]
+) -> tuple[EntryPoint, ...]:
+    return tuple(sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name))
+
+
+def _changed_at(place: str) -> int:
+    try:
+        return os.stat(place or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _replaced(name: str, installed: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from moorage.api.releases import RELEASES, TODAY, Release
@@ -17,6 +18,11 @@ BUILTIN: tuple[Any, ...] = tuple(PLUGINS_TODAY.values())
 
 def builtin_registry(release: str = TODAY) -> Registry:
     """Return the registry of a release's built-in plugins."""
+    return _built_in(release).copy()
+
+
+@cache
+def _built_in(release: str) -> Registry:
     found = RELEASES[release]
     return Registry(PLUGINS_1_21.values() if found.legacy_flags else _plugins_of(found))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -115,15 +115,15 @@ def bootstrap_cluster(store: Store) -> None:
             wanted = {"metadata": {"name": name}, "value": found.value, "description": found.description}
             made = {"apiVersion": _PRIORITIES.api_version, "kind": "PriorityClass", **wanted}
             store.create(_PRIORITIES, "", made, manager=FieldManager("kube-apiserver", version=_PRIORITIES.api_version))
-    for kind, document in bootstrap_objects(store.kinds.gates):
-        metadata = document["metadata"]
-        held = store.find(kind, metadata.get("namespace", ""), metadata["name"])
-        if held is None:
-            store.create(
-                kind, metadata.get("namespace", ""), document, manager=FieldManager("kube-apiserver", version=kind.api_version)
-            )
-        else:
-            _reconcile(store, kind, held, document)
+    with maintainer.aggregating_once():
+        for kind, document in bootstrap_objects(store.kinds.gates):
+            metadata = document["metadata"]
+            held = store.find(kind, metadata.get("namespace", ""), metadata["name"])
+            if held is None:
+                manager = FieldManager("kube-apiserver", version=kind.api_version)
+                store.create(kind, metadata.get("namespace", ""), document, manager=manager)
+            else:
+                _reconcile(store, kind, held, document)
 
 
 def _reconcile(store: Store, kind: ServedKind, held: Record, wanted: Document) -> None:
@@ -152,6 +152,8 @@ class _ClusterMaintainer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._aggregation = FollowUp(store)
+        #: Aggregated roles are updated later.
+        self._waits = False
 
     def on_change(self, kind: ServedKind, change: StoreChange) -> None:
         if kind is _NAMESPACES and not change.gone:
@@ -161,6 +163,20 @@ class _ClusterMaintainer:
             if home is not None:
                 self.add_account(home)
         elif kind is _ROLE_RESOURCE and not self._aggregation.is_active and _affects_aggregation(change):
+            self._aggregate()
+
+    @contextmanager
+    def aggregating_once(self) -> Iterator[None]:
+        """Update aggregated roles at the end of the block, not with each role that it makes."""
+        self._waits = True
+        try:
+            yield
+        finally:
+            self._waits = False
+        self._aggregate()
+
+    def _aggregate(self) -> None:
+        if not self._waits:
             size = sum(len(role.body) for role in self._store.all(_ROLE_RESOURCE))
             self._aggregation.do("cluster roles", _aggregate, is_large=size > _SMALL)
 

@@ -331,3 +331,13 @@ def test_the_page_lists_every_change_with_its_cost():
 @pytest.mark.parametrize("edit", re.findall(r"`((?:pod|node|config)/[^`]+ [^`]+)`", PAGE))
 def test_the_edits_on_the_page_can_be_read(edit):
     assert parse_edit(edit).target
+
+
+def test_the_cost_of_a_smaller_request_depends_on_no_unit():
+    def cost(old, new):
+        return Costs().cost_of(Change("pod", "request", "pod/a/b", "requests.cpu", old, new))
+
+    falling = [cost(6400, new) for new in (3200, 1600, 800, 400, 399, 1, 0)]
+    assert falling == [cost(12800, 2 * new) for new in (3200, 1600, 800, 400, 399, 1, 0)]
+    assert falling == sorted(set(falling))
+    assert falling[3:6:2] == pytest.approx([11, 13], abs=0.02)

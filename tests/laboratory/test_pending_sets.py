@@ -150,3 +150,8 @@ def test_a_large_problem_has_a_lower_bound():
     cluster = moorage.Cluster.from_objects(full_pair(13))
     cluster.run()
     assert not PendingSearch(cluster, ChangeLimits()).is_small([f"default/new{i}" for i in range(13)])
+
+
+def test_a_pod_that_follows_another_one_is_tried_again():
+    """The first pod has to be beside the second one, for which a taint goes."""
+    assert compare(300082) == ""

@@ -36,8 +36,9 @@ BASE_COSTS: Final[Mapping[str, float]] = {
 }  # fmt: skip
 #: How many changes keep their cost.
 _REMEMBERED: Final = 8192
-#: A quarter of a request is this many steps; each half of that is only a quarter of a step more.
+#: A quarter of a request is this many steps; each half of that is only a quarter of a step more, down to a sixteenth.
 _FAR: Final = 3.0
+_FARTHEST: Final = 16
 #: Changes after which one pod is elsewhere.
 _MOVING: Final = frozenset(["evict", "move", "scale"])
 #: Taints that the node lifecycle controller, the kubelet or a cloud provider sets for as long as a condition lasts.
@@ -139,13 +140,20 @@ class Costs:
             return {}
         match change.verb:
             case "request":  # half of it is reasonable; below a quarter, the request was a mistake
-                steps = old / new - 1 if new else float(old)
-                steps = steps if steps <= _FAR else _FAR + log2((steps + 1) / (_FAR + 1)) / 4
+                steps = _steps_down(old, new)
             case "allocatable":
                 steps = (new - old) / old if old else 1.0
             case _:
                 steps = new - old
         return {name: self.table[name] * steps}
+
+
+def _steps_down(old: int, new: int) -> float:
+    """Return the steps from a request to another one; they depend on the share that is left, and on no unit."""
+    if new * _FARTHEST < old:  # at most one step more than for a sixteenth
+        return _FAR + log2(_FARTHEST / (_FAR + 1)) / 4 + 1 - new * _FARTHEST / old
+    steps = old / new - 1 if new else 0.0
+    return steps if steps <= _FAR else _FAR + log2((steps + 1) / (_FAR + 1)) / 4
 
 
 def _sizes(node: Node) -> tuple[int, ...]:

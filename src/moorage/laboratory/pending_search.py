@@ -273,7 +273,20 @@ class PendingSearch:
 
     def _place(self, pods: Sequence[str]) -> list[str]:
         """Try pods in turn. Return those that get a node, some of them after a preemption."""
-        return [key for key in pods if self._is_placed(key)]
+        left = set(self._left(pods))
+        return [key for key in pods if key not in left]
+
+    def _left(self, pods: Sequence[str], *, keeps: bool = False) -> list[str]:
+        """Try pods in turn, and those that are left again for as long as that helps. Return those without a node."""
+        before, left = list(pods), [key for key in pods if not self._is_placed(key, keeps=keeps)]
+        while left and len(left) < len(before) and any(map(self._follows, left)):
+            before, left = left, [key for key in left if not self._is_placed(key, keeps=keeps)]
+        return left
+
+    def _follows(self, key: str) -> bool:
+        """Return whether other pods can help a pod to a node by coming to one themselves."""
+        pod = self._cluster.simulation.pod_named(key)
+        return pod is not None and not _is_apart(pod)
 
     def _is_placed(self, key: str, *, keeps: bool = False) -> bool:
         """Try a pod; ``keeps``: it preempts no pod that nothing creates again."""
@@ -392,8 +405,8 @@ class PendingSearch:
     def _tried(self, changes: ChangeSet, pods: Sequence[str]) -> list[tuple[ChangeSearch, Offers]] | None:
         """Try all pods after some changes. Return what else would help: nothing if all have a node; None if it cannot be.
 
-        Every set that places all places the first pod that is left: it is looked at alone, and after all others. Pods that
-        replace evicted ones have to find a node as well.
+        Every set that places all places the first pod that is left: it is looked at alone, and after all others. If others can
+        help it by coming to a node, they are looked at too. Pods that replace evicted ones have to find a node as well.
         """
         self.runs += 1
         with self._cluster.transaction():
@@ -406,14 +419,15 @@ class PendingSearch:
             fresh = [one for one in simulation.arrived_after(before) if not one.spec.node_name]
             self._cluster.schedule([one.uid for one in fresh if controller_kind(one) == "DaemonSet"])
             with self._cluster.transaction():
-                left = [key for key in pods if not self._is_placed(key, keeps=True)]
+                left = self._left(pods, keeps=True)
                 if any(simulation.pod_named(key) is None for key in pods):
                     return None
                 if not left:
                     arrived = [one.uid for one in simulation.arrived_after(before) if not one.spec.node_name]
                     return [] if all(one.node for one in self._cluster.schedule(arrived)) else None
-                after = self._look(left[0])
-            return [one for one in (self._look(left[0]), after) if one is not None]
+                first = left if self._follows(left[0]) else left[:1]
+                after = [self._look(key) for key in first]
+            return [one for one in (*map(self._look, first), *after) if one is not None]
 
     def _look(self, key: str) -> tuple[ChangeSearch, Offers] | None:
         """Return what would help a pod now, with the search that knows its advice; None if it has a node or finds one."""

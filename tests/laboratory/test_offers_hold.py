@@ -45,6 +45,11 @@ FOUND = {
     "all pods of a Job are created again, and take the larger node": 100426,
     "a Job whose pods fill nodes before its last one": 201534,
     "the pod itself waits with the old rule, and takes the place of a sibling": 201432,
+    "a pod that its controller has not created yet is not deleted": 201723,
+    "a rollout has no quota for a pod beside the old one": 300033,
+    "a StatefulSet that lacks pods replaces none": 300099,
+    "a policy refuses the object as it is": 300024,
+    "a policy keeps the pod that would be replaced": 300100,
 }
 
 

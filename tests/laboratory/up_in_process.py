@@ -7,6 +7,7 @@ classes, levels of pod security. ``broken_offers`` takes each answer of ``explai
 import asyncio
 import json
 import random
+from functools import partial
 
 import moorage
 from moorage.api.documents.http_messages import HTTPRequest, User
@@ -29,7 +30,8 @@ ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 PODS = served("pods")
 READ = {
     "Node", "Pod", "Namespace", "PriorityClass", "LimitRange", "RuntimeClass", "Deployment", "ReplicaSet", "StatefulSet", "Job",
-    "DaemonSet", "ResourceQuota", "PodDisruptionBudget",
+    "DaemonSet", "ResourceQuota", "PodDisruptionBudget", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
 }  # fmt: skip
 CLASSES = [("low", 10, "PreemptLowerPriority"), ("high", 1000, "PreemptLowerPriority"), ("polite", 500, "Never")]
 #: Changes without a command, and those that only let a rollout begin.
@@ -199,7 +201,69 @@ def scenario(seed):
     for i in range(draw.randint(2, 4)):
         app = f"{pick('uvw')}{i}"
         made.append(_workload(pick, pick(kinds), app, _pod_spec(pick, app, classes), draw.randint(1, 3)))
+    return made if seed < WITH_RULES else [*map(partial(_updated, pick), made), *_rules(pick)]
+
+
+def _updated(pick, document):
+    """Give a workload a strategy of updates."""
+    strategies = {
+        "Deployment": ("strategy", [{"type": "Recreate"}, {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}]),
+        "StatefulSet": ("updateStrategy", [{"type": "OnDelete"}]),
+        "DaemonSet": ("updateStrategy", [{"type": "OnDelete"}]),
+    }
+    field, others = strategies.get(document["kind"], ("", [None]))
+    one = pick([None, *others])
+    return document if one is None else {**document, "spec": {**document["spec"], field: one}}
+
+
+def _rules(pick):
+    """Return quotas and admission policies."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all", "namespace": "default"}}
+    made = [{**quota, "spec": {"hard": {"requests.cpu": pick(["4", "7"]), "pods": "12"}}}] if pick([0, 0, 1]) else []
+    group = "admissionregistration.k8s.io"
+    for name in [name for name in RULES if pick([0, 0, 0, 1])]:
+        form, groups, resources, does = RULES[name]
+        rule = {"apiGroups": groups, "apiVersions": ["*"], "operations": ["CREATE", "UPDATE", "DELETE"], "resources": resources}
+        if form == "Mutating":
+            rule["operations"] = ["CREATE"]
+            act = {"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": does}}], "reinvocationPolicy": "Never"}
+        else:
+            act = {"validations": [{"expression": does}]}
+        bound = {"policyName": name, **({} if form == "Mutating" else {"validationActions": ["Deny"]})}
+        spec = {"matchConstraints": {"resourceRules": [rule]}, **act}
+        kind = f"{form}AdmissionPolicy"
+        made.append({"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+        made.append({"apiVersion": f"{group}/v1", "kind": f"{kind}Binding", "metadata": {"name": name}, "spec": bound})
     return made
+
+
+#: Clusters of seeds from here on also have quotas, admission policies and strategies of updates.
+WITH_RULES = 300_000
+_TEMPLATES = ["deployments", "statefulsets", "daemonsets", "replicasets"]
+_NEW = "object == null || oldObject != null"
+_OLD = "object == null || oldObject == null"
+_CPU = "spec.containers.all(c, quantity(c.resources.requests.cpu).compareTo(quantity('{least}')) >= 0)"
+#: Admission policies by name: the form, groups, resources, and the expression.
+RULES = {
+    "no-small-templates": (
+        "Validating", ["apps"], _TEMPLATES, f"object == null || object.spec.template.{_CPU.format(least='1')}",
+    ),
+    "no-small-pods": ("Validating", [""], ["pods"], f"{_NEW} || object.{_CPU.format(least='90m')}"),
+    "no-new-tolerations": (
+        "Validating", ["apps"], _TEMPLATES,
+        f"{_OLD} || (has(object.spec.template.spec.tolerations) == has(oldObject.spec.template.spec.tolerations))",
+    ),
+    "stay-cordoned": (
+        "Validating", [""], ["nodes"],
+        f"{_OLD} || object.spec.?unschedulable.orValue(false) == oldObject.spec.?unschedulable.orValue(false)",
+    ),
+    "no-deletion": ("Validating", [""], ["pods"], "object != null || request.userInfo.username.startsWith('system:')"),
+    "stay-large": (
+        "Validating", ["apps"], ["deployments/scale", "statefulsets/scale"], "object.spec.replicas >= oldObject.spec.replicas",
+    ),
+    "on-ssd": ("Mutating", [""], ["pods"], "[JSONPatch{op: 'add', path: '/spec/nodeSelector', value: {'disk': 'ssd'}}]"),
+    "no-classes": ("Validating", ["scheduling.k8s.io"], ["priorityclasses"], "object == null || object.value < 100"),
+}  # fmt: skip
 
 
 # -- answers at their word ---------------------------------------------------------------------------------------------------

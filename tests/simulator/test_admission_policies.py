@@ -247,3 +247,10 @@ def test_a_check_fails_for_refused_pods(tmp_path, capsys):
     text = said(capsys, "check", "--policy", str(rules), "-f", str(cluster), "-f", str(change))
     assert "2 new pending pods" in text
     assert "is forbidden: ValidatingAdmissionPolicy 'p'" in " ".join(text.split())
+
+
+def test_policies_of_a_dump_have_versions():
+    rules = validating(ROOTLESS)
+    for one in rules:
+        one["metadata"] |= {"resourceVersion": "7", "uid": "u", "creationTimestamp": LONG_AGO, "generation": 1}
+    assert [one.pod.name for one in created(NODE, pod(), *rules).refused] == ["a"]

@@ -55,7 +55,7 @@ from moorage.laboratory.trial.recorded_state import UndoLog
 from moorage.report.answer import LateText
 from moorage.report.explanation import ExplainRequest, Explanation
 from moorage.report.outcome import InputNote, Run
-from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_input import ClusterInput, WrittenObjects
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import input_notes, objects_of, workload_names
 from moorage.simulator.job_groups import create_for
@@ -88,6 +88,8 @@ class Cluster(ClusterQuestions):
         self.refused = refused_outcomes(created.refused, cluster.pods, self._workloads)
         self._lost = tuple(lost.records())
         self._aside: Mapping[str, Object] = aside_of(cluster)
+        #: What admission policies read of the input.
+        self._written = cluster.written
         #: Scheduled changes, with their times.
         self._agenda: tuple[tuple[float, ChangeLike], ...] = ()
         self._history = History(options, tuple(objects_of(cluster)))
@@ -144,17 +146,23 @@ class Cluster(ClusterQuestions):
         return cls(take_dump(endpoint_of(kubeconfig, context), kinds_named(made)), made)
 
     @classmethod
-    def of_simulation(cls, simulation: RecordedSimulation, options: Options, aside: Mapping[str, Object]) -> Self:
+    def of_simulation(
+        cls,
+        simulation: RecordedSimulation,
+        options: Options,
+        aside: Mapping[str, Object],
+        written: WrittenObjects | None = None,
+    ) -> Self:
         """Return a cluster in the state of a simulation, which belongs to the cluster from then on.
 
-        ``aside`` are the objects that the scheduler does not read. A copy of the cluster, and a rollback that cannot be
-        reversed, start from the present objects and lose backoffs.
+        ``aside`` are the objects that the scheduler does not read; ``written`` is what admission policies read. A copy of the
+        cluster, and a rollback that cannot be reversed, start from the present objects and lose backoffs.
         """
         cluster = cls.__new__(cls)
         objects = present_objects({}, simulation)
         cluster.__setstate__({
-            "options": options, "notes": (), "_workloads": {}, "_lost": (), "refused": (), "_aside": aside, "_agenda": (),
-            "_history": History(options, tuple(objects)),
+            "options": options, "notes": (), "_workloads": {}, "_lost": (), "refused": (), "_aside": aside, "_written": written,
+            "_agenda": (), "_history": History(options, tuple(objects)),
         })  # fmt: skip
         cluster._take_up(simulation)
         return cluster
@@ -495,7 +503,7 @@ class Cluster(ClusterQuestions):
 
     def present(self) -> PresentObjects:
         """Return a view of the cluster's objects that always shows the current ones, to look up by kind and name."""
-        return PresentObjects(self._inventory)
+        return PresentObjects(self._inventory, self._written)
 
     def _edits(self) -> ObjectEdits:
         return ObjectEdits(self._inventory(), self.scheduler.cluster.custom_kinds or (), quota=self.options.quota)

@@ -19,7 +19,7 @@ from moorage.basis.inputs.objects import FoundObject, find_objects
 from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import close_to
 from moorage.errors import InputError
-from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_input import ClusterInput, WrittenObjects
 from moorage.simulator.cluster_reader import STRICT_RULES, ReadRules, read_objects
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulation import SimulatedCluster
@@ -149,7 +149,10 @@ def cluster_input(objects: Iterable[Object]) -> ClusterInput:
 
 
 class Surroundings(Protocol):
-    """Objects that are found by kind and name."""
+    """Objects that are found by kind and name. ``written``: what the input's admission policies read of it, if it has any."""
+
+    @property
+    def written(self) -> WrittenObjects | None: ...
 
     def find(self, kind: type[Object], namespace: str, name: str) -> Object | None:
         """Return the object of a kind and name, if there is one."""
@@ -161,8 +164,9 @@ class Surroundings(Protocol):
 class ListedObjects:
     """A list of objects. The index by name is built at the first look-up."""
 
-    def __init__(self, objects: Iterable[Object]) -> None:
+    def __init__(self, objects: Iterable[Object], written: WrittenObjects | None = None) -> None:
         self._objects = list(objects)
+        self.written = written
 
     def find(self, kind: type[Object], namespace: str, name: str) -> Object | None:
         return self._named.get((kind, namespace, name))
@@ -273,8 +277,9 @@ class Inventory:
 class PresentObjects:
     """A view of a cluster that always shows the current objects. ``inventory`` returns the current inventory."""
 
-    def __init__(self, inventory: Callable[[], Inventory]) -> None:
+    def __init__(self, inventory: Callable[[], Inventory], written: WrittenObjects | None = None) -> None:
         self._inventory = inventory
+        self.written = written
 
     def find(self, kind: type[Object], namespace: str, name: str) -> Object | None:
         """Return the object of a kind and name, if there is one."""

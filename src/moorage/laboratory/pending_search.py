@@ -82,6 +82,7 @@ class PendingSearch:
         self._cluster = cluster
         self._costs = (limits.costs or Costs()).with_nodes(cluster.present())
         self._limits = replace(limits, costs=self._costs)
+        self._requests = ChangeRequests(cluster.present())
         self._preempted: dict[str, None] = {}  # the pods that made way since this was cleared
         self._is_cut = False  # the time was over before the latest search had ended
         #: What the dearest pod costs alone, of those that no other pod can help: a set for all pods costs no less.
@@ -214,7 +215,7 @@ class PendingSearch:
         """
         known = set(map(field_of, made))
         like = [one for change in remedy.changes if field_of(one := self._for(change, key, made)) not in known]
-        if self._try(like, key):
+        if self._try(like, key, made):
             return like
         if all(one.owner in {"pod", "config"} or one.verb == "add-node" for one in remedy.changes) or budget.is_over():
             return None
@@ -226,7 +227,7 @@ class PendingSearch:
         fair = (
             one for one in found.remedies if not any(some.verb in LEAVING and some.target in theirs for some in one.changes)
         )
-        return next((list(one.changes) for one in fair if self._try(one.changes, key)), None)
+        return next((list(one.changes) for one in fair if self._try(one.changes, key, made)), None)
 
     def _for(self, change: Change, key: str, made: Sequence[Change]) -> Change:
         """Return a change of the first pod as one of another pod; a further node gets a name of its own."""
@@ -244,10 +245,10 @@ class PendingSearch:
             change = replace(change, target=name)
         return change
 
-    def _try(self, changes: Sequence[Change], key: str) -> bool:
-        """Make changes, and keep them if they place the pod."""
+    def _try(self, changes: Sequence[Change], key: str, made: Sequence[Change]) -> bool:
+        """Make changes after others, and keep them if they place the pod and the API server accepts all together."""
         self.runs += 1
-        if self._limits.untouched.holds_any(changes, self._cluster.present()):
+        if self._limits.untouched.holds_any(changes, self._cluster.present()) or self._requests.refusal([*made, *changes]):
             return False
         with self._cluster.transaction() as trial:
             try:
@@ -362,7 +363,7 @@ class PendingSearch:
             self._preempted.clear()
             found = self._tried(changes, pods)
             if found is not None and not found:
-                if ChangeRequests(self._cluster.present()).refusal(changes):
+                if self._requests.refusal(changes):
                     continue
                 due = self._cost_in(changes, pods, len(self._preempted))
                 if due > cost + _ROUNDING:

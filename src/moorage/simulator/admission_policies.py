@@ -41,7 +41,7 @@ _WORKLOADS: Final = {_KINDS[slot].name: slot for slot in (
 #: Kinds whose pods others create: these go by the name of the owner's controller.
 _CONTROLLERS: Final = {"DaemonSet": "daemon-set-controller", "ReplicationController": "replication-controller"}
 #: Who writes the manifests of an input.
-_USER: Final = User("kubernetes-admin", ("kubeadm:cluster-admins", "system:authenticated"))
+MANIFEST_USER: Final = User("kubernetes-admin", ("kubeadm:cluster-admins", "system:authenticated"))
 #: Before all others: a policy looks up the namespace of an object.
 _FIRST: Final = "namespaces"
 
@@ -74,14 +74,7 @@ class PolicyAdmission:
         if written is None or not written.policies:
             return None
         store = Store(lambda: 0.0, random.Random(0), b"")  # noqa: S311  # draws names, no secrets
-        namespaces = [("", plain_document(_KINDS[_FIRST], one)) for one in given.namespaces]
-        texts = [*written.policies.values(), *written.parameters.values()]
-        adopted = [*namespaces, *((where, msgspec.json.decode(text)) for where, text in texts)]
-        for where, document in sorted(adopted, key=lambda one: _turn(one[1])):
-            kind = store.kinds.find_type(document["apiVersion"], document["kind"])
-            if kind is None:
-                continue  # a custom kind without a definition, of which no policy can have parameters
-            _adopt(store, kind, document, where)
+        adopt_policies(store, written, [("", plain_document(_KINDS[_FIRST], one)) for one in given.namespaces])
         return cls(written, store, AdmissionPolicies(store))
 
     # -- objects -------------------------------------------------------------------------------------------------------
@@ -109,7 +102,7 @@ class PolicyAdmission:
             document = self._document(kind, obj, self.written.objects[key])
             document["metadata"].setdefault("creationTimestamp", self.store.now)
             before = None if old is None else msgspec.json.decode(old)
-            refused, changed = self._judged(kind, document, before, _USER)
+            refused, changed = self._judged(kind, document, before, MANIFEST_USER)
             if refused is None:
                 yield _reread(kind, obj, document) if changed else obj
             elif kind.name in _WORKLOADS:
@@ -138,7 +131,7 @@ class PolicyAdmission:
             key = ("pods", pod.namespace, pod.name)
             if top is not None:
                 key = (_WORKLOADS.get(top.kind, ""), pod.namespace, top.name)
-            made, why = self._pod(pod, key, _controller(by) if by else _USER)
+            made, why = self._pod(pod, key, controller_user(by) if by else MANIFEST_USER)
             if why is None:
                 kept.append(made)
             else:
@@ -181,10 +174,7 @@ class PolicyAdmission:
 
     def _document(self, kind: Kind, obj: Any, text: bytes | None) -> dict[str, Any]:
         """Return an object as it was written, with what has been changed since, and with defaults."""
-        now = plain_document(kind, obj)
-        document = now
-        if text is not None:
-            document = with_changes(msgspec.json.decode(text), plain_document(kind, decode(text, kind.type, obj.key)), now)
+        document = plain_document(kind, obj) if text is None else document_of(kind, obj, text)
         served = self._served(kind)
         if served is not None:
             set_defaults_and_decode(served, document)
@@ -218,6 +208,19 @@ class PolicyAdmission:
         return self.store.kinds.find_type(kind.api_version, kind.name)
 
 
+def adopt_policies(store: Store, written: WrittenObjects, namespaces: Iterable[tuple[str, dict[str, Any]]] = ()) -> None:
+    """Store the policies of an input and what they read. ``namespaces``: documents, each with its place in the input.
+
+    Raises  InputError for an invalid policy
+    """
+    texts = [*written.policies.values(), *written.parameters.values()]
+    adopted = [*namespaces, *((where, msgspec.json.decode(text)) for where, text in texts)]
+    for where, document in sorted(adopted, key=lambda one: _turn(one[1])):
+        kind = store.kinds.find_type(document["apiVersion"], document["kind"])
+        if kind is not None:  # else a custom kind without a definition, of which no policy can have parameters
+            _adopt(store, kind, document, where)
+
+
 def _turn(document: Mapping[str, Any]) -> int:
     """Return when to store an object: namespaces and definitions of kinds first, policies last."""
     first = ("Namespace", "CustomResourceDefinition")
@@ -236,6 +239,7 @@ def _adopt(store: Store, kind: ServedKind, document: dict[str, Any], where: str)
         return  # a namespace that every cluster has
     try:
         if _is_policy(document):
+            metadata.pop("resourceVersion", None)  # a dump has it
             store.create(kind, "", document)
         else:
             store.adopt(kind, document)
@@ -243,7 +247,7 @@ def _adopt(store: Store, kind: ServedKind, document: dict[str, Any], where: str)
         raise InputError(f"{where}: {error}") from None
 
 
-def _controller(kind: str) -> User:
+def controller_user(kind: str) -> User:
     """Return the user name and the groups of the controller that creates the pods of a kind."""
     name = _CONTROLLERS.get(kind) or f"{kind.lower()}-controller"
     groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
@@ -257,6 +261,14 @@ def _pod_text(slot: str, text: bytes | None) -> bytes | None:
     spec = msgspec.json.decode(text)["spec"]
     template = (spec["jobTemplate"]["spec"] if slot == "cron_jobs" else spec)["template"]
     return msgspec.json.encode(template)
+
+
+def document_of(kind: Kind, obj: Any, text: bytes) -> dict[str, Any]:
+    """Return an object as it was written, as JSON, with what has been changed since."""
+    found: dict[str, Any] = with_changes(
+        msgspec.json.decode(text), plain_document(kind, decode(text, kind.type, obj.key)), plain_document(kind, obj)
+    )
+    return found
 
 
 def plain_document(kind: Kind, obj: Any) -> dict[str, Any]:

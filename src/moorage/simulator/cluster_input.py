@@ -92,7 +92,7 @@ class WrittenObjects:
 
     ``policies``    the admission policies and their bindings, each with its place in the input
     ``parameters``  objects that can be parameters of policies, and the definitions of custom kinds
-    ``objects``     workloads, and all objects without a creation time
+    ``objects``     workloads, pods without an owner, and all objects without a creation time
     ``replaced``    of those, the earlier form of objects that a change replaces
     """
 

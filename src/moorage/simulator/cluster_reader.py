@@ -398,7 +398,8 @@ class _Reader:
         if wrong := self.fields.wrong_values(read, source):
             raise InputError(*wrong)
         metadata: ObjectMeta = self._keep(kind, self._decode(read.payload, kind, read.where), read.where).metadata
-        if metadata.creation_timestamp is None or kind.slot in WORKLOAD_SLOTS:
+        is_bare = kind.slot == "pods" and not metadata.owner_references
+        if metadata.creation_timestamp is None or is_bare or kind.slot in WORKLOAD_SLOTS:
             self.written[kind.slot, metadata.namespace, metadata.name] = _text(read.payload)
 
     def _takes_component(self, found: FoundObject) -> bool:

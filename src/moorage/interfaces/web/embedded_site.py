@@ -57,6 +57,11 @@ _WORKLOADS: Final = tuple(served(name, "apps") for name in ("deployments", "repl
 _READ: Final = tuple(
     kind for kind in SERVED_KINDS if any((kind.group, kind.kind) == (one.group, one.name) for one in KINDS)
 )  # fmt: skip
+#: Admission policies and their bindings.
+_POLICIES: Final = tuple(
+    served(f"{form}admission{what}", "admissionregistration.k8s.io")
+    for form in ("validating", "mutating") for what in ("policies", "policybindings")
+)  # fmt: skip
 
 
 class StoreSource:
@@ -122,8 +127,19 @@ class StoreSource:
         return None if record is None else _pod(record)
 
     def records(self) -> list[Record]:
-        """Return all objects that questions read."""
-        return [record for kind in self.kinds() for record in self._store.all(kind)]
+        """Return all objects that questions read, and the admission policies, which judge what answers offer."""
+        read = self.kinds()
+        policies = [record for kind in _POLICIES for record in self._store.all(kind)]
+        parameters = dict.fromkeys(kind for one in policies if (kind := self._parameters_of(one)) is not None)
+        return [
+            *(record for kind in read for record in self._store.all(kind)), *policies,
+            *(record for kind in parameters if kind not in read for record in self._store.all(kind)),
+        ]  # fmt: skip
+
+    def _parameters_of(self, policy: Record) -> ServedKind | None:
+        """Return the kind of a policy's parameters, if it has some."""
+        named = policy.document()["spec"].get("paramKind") or {}
+        return self._store.kinds.find_type(str(named.get("apiVersion")), str(named.get("kind")))
 
     def kinds(self) -> list[ServedKind]:
         """Return the kinds that questions read: built-in ones, and those of Kueue and its jobs that the cluster has."""

@@ -10,18 +10,17 @@ refused, if a quota has no room for the changed pod in place of the old one, or 
 from __future__ import annotations
 
 import json
-import random
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.admission import RuntimeClass
 from moorage.api.core import (
-    LimitRange,
+    ENDED_PHASES,
     Namespace,
     Node,
     Object,
@@ -31,21 +30,21 @@ from moorage.api.core import (
     ReplicationController,
     ResourceQuota,
 )
+from moorage.api.documents.http_messages import User
+from moorage.api.documents.object_fields import scaled
 from moorage.api.workloads import DaemonSet, Deployment, Job, PriorityClass, ReplicaSet, StatefulSet
 from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import one_line
-from moorage.errors import InputError, MoorageError
+from moorage.errors import InputError
 from moorage.framework.changes import Change
+from moorage.laboratory.change.api_verdicts import ApiVerdicts
 from moorage.laboratory.change.change_text import in_namespace, node_command, scale_command, workload_command, workload_of
 from moorage.laboratory.cluster_objects import Surroundings, cluster_input
-from moorage.laboratory.edit.changes import apply
+from moorage.laboratory.edit.changes import apply, is_transient
 from moorage.laboratory.edit.pod_changes import POD_CHANGES
-from moorage.simulator.admission_policies import plain_document, with_changes
+from moorage.simulator.admission_policies import MANIFEST_USER, controller_user, plain_document, with_changes
+from moorage.simulator.owners import controller_of
 from moorage.simulator.quotas import QuotaLedger, is_new
-
-if TYPE_CHECKING:
-    from moorage.api.documents.served_kinds import ServedKind
-    from moorage.rules.store.store import Store
 
 #: Workloads whose template can be changed.
 _PATCHED: Final[Mapping[str, type[Object]]] = {
@@ -59,11 +58,11 @@ _OF_A_JOB: Final = ("controller-uid", "job-name", "batch.kubernetes.io/controlle
 _OF_CLASSES: Final = frozenset(["priority-class", "create-class"])
 #: Changes of pods that are made by other means than their template.
 _NOT_OF_TEMPLATES: Final = frozenset(["surge", "scale", "evict", "move", "wait"])
+#: Fields of a node that say which pods may go there.
+_OF_PLACEMENT: Final = (("metadata", "labels"), ("spec", "taints"), ("spec", "unschedulable"))
+#: Fields of a node that another one does not have.
+_OF_ONE_NODE: Final = frozenset(["podCIDR", "podCIDRs", "providerID", "unschedulable"])
 _KINDS: Final = {kind.type: kind for kind in KINDS}
-#: The name of a pod that a controller creates; the requests for it are dry runs.
-_NEW: Final = "created-again"
-#: Objects that admission looks up.
-_LOOKED_UP: Final = (Namespace, PriorityClass, RuntimeClass, LimitRange)
 
 
 class _Subject(NamedTuple):
@@ -93,7 +92,7 @@ class ChangeRequests:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._refusals: dict[frozenset[Change], str] = {}
-        self._adopted: set[tuple[str, str, str]] = set()
+        self._api = ApiVerdicts(around)
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
@@ -141,16 +140,14 @@ class ChangeRequests:
         kind, namespace, name, _ = made.subject
         where = in_namespace(namespace)
         operations = [*difference(made.before, made.after, "")]
-        repelling = self._repelling(changes) if made.is_patch and kind != "Pod" else []
-        also = [pod.name for pod in repelling] if any(pod.spec.node_name for pod in repelling) else []
-        if also and kind == "Deployment":
+        if kind == "Deployment" and self._repels(changes, made):
             operations.append({"op": "add", "path": "/spec/strategy", "value": {"type": "Recreate"}})
         patch = _json_text(operations)
         if made.is_patch:
             text = f"kubectl patch {kind.lower()} {shlex.quote(name)}{where} --type=json -p={shlex.quote(patch)}"
-            others = also if kind != "Deployment" else []
-            gone = [*others, *([self._key(changes[0])[1]] if others or _stays(made) else ())]
-            return " && ".join([text, *_deleting([*dict.fromkeys(gone)], where)])
+            gone = [pod.name for pod in self._deleted(changes, made)]
+            by_both = len(gone) > 1 or getattr(_spec(made), "pod_management_policy", "") == "Parallel"
+            return " && ".join([text, *_deleting([*dict.fromkeys(gone)], where, lenient=by_both)])
         get = f"kubectl get {kind.lower()} {shlex.quote(name)}{where} -o json"
         local = "kubectl patch --local -f - -o json"
         steps = [get]
@@ -161,6 +158,18 @@ class ChangeRequests:
             steps.append(f"{local} --type=merge -p={shlex.quote(_json_text(bare))}")
         steps += [f"{local} --type=json -p={shlex.quote(patch)}", "kubectl replace --force -f -"]
         return " | ".join(steps)
+
+    def _deleted(self, changes: Sequence[Change], made: _Request) -> list[Pod]:
+        """Return the pods that the command deletes beside its patch: no controller replaces them in time."""
+        if not made.is_patch or made.subject.kind in {"Pod", "Deployment"}:
+            return []
+        others = self._repels(changes, made)
+        return [*others, *([made.pod] if others or _stays(made) else ())]
+
+    def _repels(self, changes: Sequence[Change], made: _Request) -> list[Pod]:
+        """Return the other pods of a workload if some of them keep new pods away for as long as they run."""
+        repelling = self._repelling(changes) if made.is_patch and made.subject.kind != "Pod" else []
+        return repelling if any(pod.spec.node_name for pod in repelling) else []
 
     def _repelling(self, changes: Sequence[Change]) -> list[Pod]:
         """Return the other pods of a workload whose anti-affinity changes with its template.
@@ -187,35 +196,69 @@ class ChangeRequests:
         return self._refusals[key]
 
     def _judged(self, changes: frozenset[Change]) -> str:
-        for change in changes:
-            if change.verb == "create-class" and (why := self._creates_class(change)):
+        for change in sorted(changes, key=lambda one: (one.verb, one.target, one.path)):
+            if why := self._one_judged(change):
                 return why
-            if change.target.startswith(("node/", "namespace/")) and (why := self._changes_object(change)):
-                return why
+        ledger = self._ledger.copy() if self._ledger else None
         for some in self._by_subject(sorted(changes, key=lambda one: (one.verb, one.target, one.path))):
             try:
                 made = self._request(some)
             except InputError as error:
                 return str(error)
-            if made is not None and (why := self._refused(made)):
+            if made is not None and (why := self._refused(made, ledger) or self._keeps(some, made)):
                 return why
         return ""
+
+    def _one_judged(self, change: Change) -> str:
+        """Return why the API server refuses a change that is a request of its own."""
+        match change.verb:
+            case "create-class":
+                return self._creates_class(change)
+            case "add-node":
+                return self._adds_node(change)
+            case "evict" | "move":
+                pod = self._pod(change)
+                return "" if pod is None else self._api.why_not_deleted(pod)
+            case "scale" | "surge":
+                return self._changes_workload(change)
+        return self._changes_object(change) if change.target.startswith(("node/", "namespace/")) else ""
+
+    def _adds_node(self, change: Change) -> str:
+        """Return why the API server refuses the node that a kubelet registers."""
+        like = self._around.find(Node, "", str(change.new).removeprefix("like "))
+        return self.why_not_registered(like) if isinstance(like, Node) else ""
+
+    def why_not_registered(self, like: Node) -> str:
+        """Return why the API server refuses a node like this one, or what it makes of it."""
+        document = self._api.document(like)
+        document["spec"] = {name: value for name, value in document.get("spec", {}).items() if name not in _OF_ONE_NODE}
+        user = User(f"system:node:{like.name}", ("system:nodes", "system:authenticated"))
+        why, found = self._api.why_not_created(Node, "", document, user)
+        if found is None:
+            return why
+        kept = all(_placing(found[part].get(name)) == _placing(document[part].get(name)) for part, name in _OF_PLACEMENT)
+        return "" if kept else "admission makes another node of it"
+
+    def _changes_workload(self, change: Change) -> str:
+        """Return why the API server refuses another number of replicas, or another strategy of rollouts."""
+        kind, _, name = change.path.partition("/")
+        struct = next((one for title, one in _PATCHED.items() if title.lower() == kind), None)
+        namespace = change.target.removeprefix("pod/").partition("/")[0]
+        held = None if struct is None else self._around.find(struct, namespace, name)
+        if struct is None or held is None:
+            return ""
+        if change.verb == "scale":
+            return self._api.why_not_scaled(held, int(str(change.new)))
+        document = self._api.document(held)
+        document["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+        return self._api.why_not_updated(struct, namespace, name, document)
 
     def _creates_class(self, change: Change) -> str:
         name, _, value = str(change.new).partition("=")
         document = {
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": int(value),
         }  # fmt: skip
-        if ("PriorityClass", "", name) in self._adopted:
-            return ""
-        from moorage.api.documents.statuses import ApiError
-
-        try:
-            self._store.create(self._served(PriorityClass), "", document)
-        except ApiError as error:
-            return str(error)
-        self._adopted.add(("PriorityClass", "", name))
-        return ""
+        return "" if self._api.has(PriorityClass, "", name) else self._api.create(PriorityClass, document)
 
     def _changes_object(self, change: Change) -> str:
         """Return why the API server refuses a changed node or namespace."""
@@ -228,65 +271,96 @@ class ChangeRequests:
         except InputError as error:
             return str(error)
         document = plain_document(_KINDS[type(held)], held)
-        after = with_changes(self._adopt(held), document, plain_document(_KINDS[type(held)], changed))
-        return self._updates(type(held), "", name, after)
+        after = with_changes(self._api.document(held), document, plain_document(_KINDS[type(held)], changed))
+        return self._api.why_not_updated(type(held), "", name, after)
 
-    def _refused(self, made: _Request) -> str:
-        """Return why the API server refuses an object or the pod that is made of it, or what of the change it undoes."""
+    def _keeps(self, changes: Sequence[Change], made: _Request) -> str:
+        """Return why the API server does not delete what the command deletes."""
+        gone: list[Object] = [*self._deleted(changes, made)]
+        if not made.is_patch:
+            gone.append(made.pod if made.subject.workload is None else made.subject.workload)
+        return next(filter(None, map(self._api.why_not_deleted, gone)), "")
+
+    def _refused(self, made: _Request, ledger: QuotaLedger | None) -> str:
+        """Return why the API server refuses an object or the pod that is made of it, or what of the change it undoes.
+
+        ``ledger`` counts the pods that are made.
+        """
         kind, namespace, name, workload = made.subject
         if kind == "Pod" and made.is_patch:
-            return self._updates(Pod, namespace, name, made.after)
+            return self._api.why_not_updated(Pod, namespace, name, made.after)
         if workload is not None and made.is_patch:
-            why = self._updates(type(workload), namespace, name, made.after)
+            why = self._api.why_not_updated(type(workload), namespace, name, made.after)
         elif kind == "Job" and workload is not None:
-            why = self._creates(Job, namespace, made.after)[0]
+            why = self._api.why_not_created(Job, namespace, made.after)[0]
         else:
             why = ""
         if why:
             return why
-        document = _plain_pod(made.template, made)
-        if why := self._unless_before(made, document):
-            return why
-        found = self._creates(Pod, namespace, document, made.subject)[1]
-        if found is None:
-            return ""
-        if why := self._over_quota(made, _spec_of(found)):
-            return why
+        why, found = self._creates_pod(made, made.after)
+        if why or found is None:
+            is_complete = workload is not None and self._api.is_complete(type(workload), namespace, name)
+            return why if is_complete or self._creates_pod(made, made.before)[0] != why else ""
+        if ledger is not None:
+            leaves_first = self._leaves_first(made)
+            if why := _over_quota(made, _spec_of(found), ledger, leaves_first=leaves_first):
+                return why
         old, wanted, got = (msgspec.to_builtins(one) for one in (made.pod.spec, made.wanted, _spec_of(found)))
         return "" if carries(old, wanted, got) else "admission gives the pod what it had before"
-
-    def _over_quota(self, made: _Request, spec: PodSpec) -> str:
-        """Return why a quota refuses the changed pod once the pod that it replaces is gone; "" if there is room."""
-        ledger = self._ledger
-        if not ledger:
-            return ""
-        ledger = ledger.copy()
-        ledger.release(made.pod)
-        refused = ledger.refusal(replace(made.pod, spec=replace(spec, node_name="")))
-        return "" if refused is None else refused.message
 
     @cached_property
     def _ledger(self) -> QuotaLedger:
         """The quotas of the cluster, with the use of all its pods."""
         quotas = self._around.all_of(ResourceQuota)
-        pods = [one for one in self._around.all_of(Pod) if isinstance(one, Pod)] if quotas else []
+        pods = self._pods if quotas else []
         ledger = QuotaLedger.of(cluster_input([*quotas, *pods]))
         for pod in pods:
             if is_new(pod):
                 ledger.count(pod)
         return ledger
 
-    def _unless_before(self, made: _Request, document: dict[str, Any]) -> str:
-        """Return why the changed pod is refused, unless the same was said of it without the change."""
-        why, _ = self._creates(Pod, made.subject.namespace, document, made.subject)
-        if not why:
-            return ""
-        before = _plain_pod(replace(made.template, spec=self._template_spec(made)), made)
-        return "" if self._creates(Pod, made.subject.namespace, before, made.subject)[0] == why else why
+    def _leaves_first(self, made: _Request) -> bool:
+        """Return whether a quota counts the old pod no more when the new one is created.
 
-    def _template_spec(self, made: _Request) -> PodSpec:
-        held = getattr(getattr(made.subject.workload, "spec", None), "template", None)
-        return made.pod.spec if held is None else held.spec
+        ``kubectl replace --force`` does not wait for that, and a rollout may have to create the new pod first. While other
+        workloads of the namespace lack pods, these take what becomes free.
+        """
+        kind, namespace, _, workload = made.subject
+        if kind == "Pod" or (isinstance(workload, Deployment) and not _may_be_unavailable(workload)):
+            return False
+        pods = Counter((one.kind, one.name) for pod in self._pods if (one := controller_of(pod.metadata)) is not None
+                       and pod.namespace == namespace and pod.status.phase not in ENDED_PHASES)  # fmt: skip
+        every: list[Any] = [*self._around.all_of(ReplicaSet), *self._around.all_of(StatefulSet)]
+        return not any(
+            pods[type(one).__name__, one.metadata.name] < (1 if one.spec.replicas is None else one.spec.replicas)
+            for one in every if one.metadata.namespace == namespace
+        )  # fmt: skip
+
+    @cached_property
+    def _pods(self) -> list[Pod]:
+        return [one for one in self._around.all_of(Pod) if isinstance(one, Pod)]
+
+    def _creates_pod(self, made: _Request, owner: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+        """Return why the pod that an object makes is refused, and otherwise the pod after admission."""
+        by = controller_of(made.pod.metadata)
+        user = MANIFEST_USER if by is None else controller_user(by.kind)
+        return self._api.why_not_created(Pod, made.subject.namespace, _plain_pod(made, owner), user)
+
+    def why_not_drained(self, node: Node, pods: Iterable[Pod]) -> Iterator[tuple[str, str]]:
+        """Yield why the API server refuses to cordon a node ("") or to evict one of its pods, by ``namespace/name``."""
+        if why := self.refusal([Change("node", "cordon", f"node/{node.name}", "unschedulable", False, True)]):
+            yield "", why
+        for pod in pods:
+            if why := self._api.why_not_evicted(pod):
+                yield pod.key, one_line(why)
+
+    def why_not_patched(self, obj: Object, changed: Object) -> str:
+        """Return why the API server refuses another version of an object."""
+        if not self._api.serves(type(obj)):
+            return ""
+        kind = _KINDS[type(obj)]
+        after = with_changes(self._api.document(obj), plain_document(kind, obj), plain_document(kind, changed))
+        return one_line(self._api.why_not_updated(type(obj), obj.metadata.namespace, obj.metadata.name, after))
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -350,87 +424,7 @@ class ChangeRequests:
 
     def _document(self, obj: Object) -> dict[str, Any]:
         """Return an object as the API server has it, without what only it writes."""
-        return _bare(self._adopt(obj)) if isinstance(obj, Job) else self._adopt(obj)
-
-    # -- the store -----------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _store(self) -> Store:
-        from moorage.rules.store.store import Store  # takes long to load
-
-        store = Store(lambda: 0.0, random.Random(0), b"")  # noqa: S311  # draws names, no secrets
-        store.has_quotas = False
-        self._kinds = store.kinds
-        for kind in _LOOKED_UP:
-            for obj in self._around.all_of(kind):
-                self._adopted.add((kind.__name__, obj.metadata.namespace, obj.metadata.name))
-                _adopt(store, self._served(kind), plain_document(_KINDS[kind], obj))
-        return store
-
-    def _served(self, kind: type[Object]) -> ServedKind:
-        known = _KINDS[kind]
-        found = self._kinds.find_type(known.api_version, known.name)
-        assert found is not None
-        return found
-
-    def _adopt(self, obj: Object) -> dict[str, Any]:
-        """Return the document of an object as the API server holds it."""
-        store, kind = self._store, self._served(type(obj))
-        namespace = obj.metadata.namespace if kind.namespaced else ""
-        held = store.find(kind, namespace, obj.metadata.name)
-        if held is None:
-            _adopt(store, kind, plain_document(_KINDS[type(obj)], obj))
-            held = store.find(kind, namespace, obj.metadata.name)
-        return plain_document(_KINDS[type(obj)], obj) if held is None else held.document()
-
-    def _updates(self, struct: type[Object], namespace: str, name: str, document: dict[str, Any]) -> str:
-        """Return why the store refuses a new version of an object, unless it refuses the present one as well."""
-        from moorage.api.documents.statuses import ApiError
-
-        kind, store = self._served(struct), self._store
-        held = store.find(kind, namespace, name)
-        if held is None:
-            return ""
-        try:
-            store.update(kind, namespace, name, json.loads(json.dumps(document)), dry_run=True)
-        except ApiError as error:
-            try:
-                store.update(kind, namespace, name, held.document(), dry_run=True)
-            except ApiError as before:
-                return "" if str(before) == str(error) else str(error)
-            return str(error)
-        return ""
-
-    def _creates(
-        self, struct: type[Object], namespace: str, document: dict[str, Any], owner: _Subject | None = None
-    ) -> tuple[str, dict[str, Any] | None]:
-        """Return why the store refuses a new object, and otherwise the object after admission."""
-        from moorage.api.documents.statuses import ApiError
-
-        document = json.loads(json.dumps(document))
-        metadata = document["metadata"]
-        for name in ("resourceVersion", "uid"):  # as kubectl does
-            metadata.pop(name, None)
-        metadata["name"] = _NEW
-        document.pop("status", None)
-        try:
-            record = self._store.create(self._served(struct), namespace, document, dry_run=True)
-        except ApiError as error:
-            return str(error), None
-        return "", record.document()
-
-
-def _adopt(store: Store, kind: ServedKind, document: dict[str, Any]) -> None:
-    """Store an object of the input; what no API server can have had is left out."""
-    from moorage.api.documents.statuses import ApiError
-
-    namespace = document["metadata"].get("namespace") or ""
-    if store.find(kind, namespace, document["metadata"]["name"]) is not None:
-        return
-    try:
-        store.adopt(kind, document)
-    except (ApiError, MoorageError):
-        return
+        return _bare(self._api.document(obj)) if isinstance(obj, Job) else self._api.document(obj)
 
 
 def _bare(job: dict[str, Any]) -> dict[str, Any]:
@@ -442,6 +436,11 @@ def _bare(job: dict[str, Any]) -> dict[str, Any]:
             for name in _OF_A_JOB:
                 labels.pop(name, None)
     return job
+
+
+def _placing(value: Any) -> Any:
+    """Return a field of a node; of taints, those that do not stand for a condition."""
+    return [one for one in value or () if not is_transient(one["key"])] if isinstance(value, list | None) else value
 
 
 def _changed(pod: Pod, changes: Iterable[Change]) -> Pod:
@@ -460,34 +459,62 @@ def _asked(spec: PodSpec, changes: Iterable[Change]) -> PodSpec:
 def _stays(made: _Request) -> bool:
     """Return whether the workload does not replace a pod that waits when its template changes.
 
-    A StatefulSet waits for it, unless its pods are managed in parallel; a DaemonSet does with ``OnDelete``.
+    A StatefulSet waits for it, unless its pods are managed in parallel and all of them are there; a DaemonSet does with
+    ``OnDelete``.
     """
-    spec: Any = getattr(made.subject.workload, "spec", None)
     match made.subject.kind:
-        case "ReplicaSet" | "ReplicationController":
+        case "ReplicaSet" | "ReplicationController" | "StatefulSet":
             return True
-        case "StatefulSet":
-            strategy = (made.after.get("spec", {}).get("updateStrategy") or {}).get("type")
-            return strategy == "OnDelete" or getattr(spec, "pod_management_policy", "") != "Parallel"
         case "DaemonSet":
             return (made.after.get("spec", {}).get("updateStrategy") or {}).get("type") == "OnDelete"
     return False
 
 
-def _deleting(names: Sequence[str], where: str) -> Iterator[str]:
-    """Yield the command that deletes pods; of several, a controller may have deleted some already."""
+def _spec(made: _Request) -> Any:
+    return getattr(made.subject.workload, "spec", None)
+
+
+def _deleting(names: Sequence[str], where: str, *, lenient: bool) -> Iterator[str]:
+    """Yield the command that deletes pods; ``lenient``: their controller may have deleted some already."""
     if names:
-        lenient = " --ignore-not-found" if len(names) > 1 else ""
-        yield f"kubectl delete pod {' '.join(map(shlex.quote, names))}{where}{lenient}"
+        option = " --ignore-not-found" if lenient else ""
+        yield f"kubectl delete pod {' '.join(map(shlex.quote, names))}{where}{option}"
 
 
-def _plain_pod(template: PodTemplateSpec, made: _Request) -> dict[str, Any]:
-    """Return the document of a pod as its controller, or a person, creates it from a template; controllers add labels."""
-    labels = {**made.pod.metadata.labels, **template.metadata.labels}
-    metadata = replace(template.metadata, labels=labels, namespace=made.subject.namespace)
-    found = plain_document(_KINDS[Pod], Pod(metadata=metadata, spec=template.spec))
-    kept = {name: found["metadata"][name] for name in ("labels", "annotations", "namespace") if name in found["metadata"]}
-    return {**found, "metadata": kept}
+def _plain_pod(made: _Request, owner: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a pod as its controller, or a person, creates it from an object; controllers add labels."""
+    template = owner["spec"] if made.subject.kind == "Pod" else owner["spec"]["template"]["spec"]
+    meta = made.template.metadata
+    labels = {**made.pod.metadata.labels, **meta.labels}
+    metadata = replace(
+        meta, labels=labels, namespace=made.subject.namespace, owner_references=made.pod.metadata.owner_references
+    )
+    found = plain_document(_KINDS[Pod], Pod(metadata=metadata))["metadata"]
+    kept = {name: found[name] for name in ("labels", "annotations", "namespace", "ownerReferences") if name in found}
+    spec = {name: value for name, value in template.items() if name != "nodeName"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": spec}
+
+
+def _over_quota(made: _Request, spec: PodSpec, ledger: QuotaLedger, *, leaves_first: bool) -> str:
+    """Return why a quota refuses the changed pod; count it if there is room. ``leaves_first``: the old one counts no more."""
+    changed = replace(made.pod, spec=replace(spec, node_name=""))
+    if leaves_first:
+        ledger.release(made.pod)
+    refused = ledger.refusal(changed)
+    if refused is None:
+        ledger.count(changed)
+    return "" if refused is None else refused.message
+
+
+def _may_be_unavailable(deployment: Deployment) -> bool:
+    """Return whether a rollout of a Deployment may delete a pod before it creates another one."""
+    strategy = deployment.spec.strategy
+    if strategy.get("type") == "Recreate":
+        return True
+    rolling = strategy.get("rollingUpdate") or {}
+    wanted = 1 if deployment.spec.replicas is None else deployment.spec.replicas
+    surge, fewer = (rolling.get(name, "25%") for name in ("maxSurge", "maxUnavailable"))
+    return scaled(fewer, wanted, up=False) > 0 or scaled(surge, wanted, up=True) == 0
 
 
 def _spec_of(document: Mapping[str, Any]) -> PodSpec:

@@ -145,7 +145,10 @@ class _Found:
 
 
 class ChangeSearch:
-    """Trials with cached results, a limit on their number, and the costs of changes."""
+    """Trials with cached results, a limit on their number, and the costs of changes.
+
+    ``judges``  leave out what the API server refuses, also without advice
+    """
 
     def __init__(self, trials: Trials, costs: Costs, probes: int, around: Surroundings) -> None:
         self.trials = trials
@@ -157,6 +160,7 @@ class ChangeSearch:
         self.known: dict[ChangeSet, Trial] = {}
         self.considered: set[Change] = set()
         self.is_complete = True
+        self.judges = False
         self.runs = 0
         self.around = around
         #: The requests behind the changes.
@@ -315,6 +319,8 @@ class SearchFront:
                 self.search.considered.update(moved)
                 self._push(moved)
         if search.advice is not None and self._is_refused(changes, trial, search.advice):
+            return
+        if search.advice is None and search.judges and search.requests.refusal(changes):
             return
         due = search.cost_of(changes, trial)
         if due > cost:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from moorage.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.api.pod_groups import CompositePodGroup, GangSchedulingPolicy, PodGroup
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.basis.printable import counted, some
 from moorage.core.cycle.search import SearchScope
@@ -26,6 +27,7 @@ from moorage.errors import InputError, MoorageError
 from moorage.framework.changes import Change
 from moorage.framework.placements import GroupInfo
 from moorage.laboratory.budget import TimeBudget
+from moorage.laboratory.change.change_requests import ChangeRequests
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.explain.gang_moves import MadeRoom, RoomSearch
 from moorage.laboratory.explain.gang_room import Filling, GangRoom, classes_of
@@ -121,6 +123,7 @@ class _Gang:
 
     def __post_init__(self) -> None:
         snapshot = self.cluster.snapshot
+        self._requests = ChangeRequests(self.cluster.present())
         self.group, self.members = snapshot.objects(PodGroup).get(self.key), snapshot.group(self.key)
         self.placed = {} if self.members is None else dict(self.members.nodes)
         for pod in () if self.members is None else self.members.unscheduled:
@@ -357,6 +360,8 @@ class _Gang:
         cluster, own = self.cluster, 0 if self.group is None else self.group.priority
         row_of = cluster.snapshot.table.row_of
         free = room.without((pod, row_of[cluster.snapshot.where(pod.uid) or ""]) for pod in pods)
+        if self._requests.refusal([Change("cluster", "evict", f"pod/{pod.key}") for pod in pods]):
+            return None
         with cluster.transaction():
             again: dict[str, str] = {}
             for pod in pods:
@@ -390,6 +395,8 @@ class _Gang:
             return
         least = len(self.placed) + placed
         frozen = "GangScheduling" in self.cluster.scheduler.gates.emulated.gates
+        if not frozen and self._requests.why_not_patched(group, _with_least(group, least)):
+            return
         text = f"minCount {least} instead of {self.least}: {counted(placed, 'pod')} start{'s' if placed == 1 else ''} now"
         text += "; the group has to be created again" if frozen else ""
         patch = f'{{"spec":{{"schedulingPolicy":{{"gang":{{"minCount":{least}}}}}}}}}'
@@ -409,6 +416,8 @@ class _Gang:
         if count > _MOST_ADDED:
             return
         like = self.cluster.snapshot.table.nodes[row].name
+        if self._requests.refusal([Change("cluster", "add-node", f"node/{like}-new-1", "", None, f"like {like}")]):
+            return
         way = GangWay("grow", f"add {counted(count, 'node')} like {like}", wanted, room.domains[int(room.domain[row])])
         placed = wanted if room.is_plain else 0
         with suppress(MoorageError), self.cluster.transaction():
@@ -424,6 +433,12 @@ class _Gang:
                 placed = len(self._nodes_in(room, int(room.domain[row]), added))
         if placed >= wanted:
             self.ways.append(way)
+
+
+def _with_least(group: PodGroup, least: int) -> PodGroup:
+    """Return a group of which so few pods have to fit together."""
+    policy = replace(group.spec.scheduling_policy, gang=GangSchedulingPolicy(min_count=least))
+    return replace(group, spec=replace(group.spec, scheduling_policy=policy))
 
 
 def _by_room(one: GangDomain) -> tuple[bool, int, int, str]:

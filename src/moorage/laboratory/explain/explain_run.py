@@ -353,7 +353,7 @@ def _at_rest(simulation: RecordedSimulation, cluster: ClusterInput, options: Opt
     cycle = simulation.scheduler.cycle
     assert isinstance(cycle, WatchingCycle)
     cycle.watched.clear()  # from here on, decisions belong to trials
-    return Cluster.of_simulation(simulation, options, aside_of(cluster))
+    return Cluster.of_simulation(simulation, options, aside_of(cluster), cluster.written)
 
 
 def _is_among(pod: Pod, what: ExplainOptions) -> bool:

@@ -22,6 +22,7 @@ from moorage.api.pod_requests import amount
 from moorage.api.workloads import DaemonSet
 from moorage.core.engine.facts import Seen
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget, silent
+from moorage.laboratory.change.change_requests import ChangeRequests
 from moorage.laboratory.drain.drain_question import course_of, drain_report
 from moorage.laboratory.drain.kubectl_filters import DrainFlags, judge_pods
 from moorage.laboratory.drain.virtual_drain import TWO_BUDGETS, DrainCourse, DrainPlan, EvictionRules
@@ -108,6 +109,8 @@ def candidates_of(
         covered = filter(watched.covers, spaces.get(watched.budget.namespace, ()))
         return course.book.figures(watched, covered, course.is_ready)
 
+    around = course.cluster.present()
+    requests = None if around.written is None else ChangeRequests(around)
     removable: list[RemovableNode] = []
     blocked: dict[str, tuple[BlockingPod, ...]] = {}
     for node in sorted(nodes, key=lambda one: one.name):
@@ -118,6 +121,8 @@ def candidates_of(
         why = [BlockingPod(one.pod.key, one.rule, text=one.text) for one in verdicts if one.action == "refuse"]
         why += [found for pod in moving if (found := _kept_by_budget(course, pod, figures)) is not None]
         refused = {one.pod for one in why}
+        if requests is not None:
+            why += (BlockingPod(pod, "policy", text=text) for pod, text in requests.why_not_drained(node, moving))
         why += (one for one in question.kept.get(node.name, ()) if not one.pod or one.pod not in refused)
         if any(label in node.labels for label in _CONTROL_PLANE):
             why.append(BlockingPod(rule="controlPlane", text="runs the control plane"))

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from moorage.api.core import Pod
 from moorage.laboratory.budget import TimeBudget, silent
-from moorage.laboratory.plan.node_types import ZONE, NodeType, TypeLimit, limits_of, offers_of_types, policies_of
+from moorage.laboratory.change.change_requests import ChangeRequests
+from moorage.laboratory.plan.node_types import ZONE, NodeType, Offer, TypeLimit, limits_of, offers_of_types, policies_of
 from moorage.laboratory.plan.plan_bound import CostBound, PlanProblem, cost_bound, has_solver, least_count, state_problem
 from moorage.laboratory.plan.plan_packing import ORDERS, NodePacking, NodeTrials, best_offer, pack_nodes
 from moorage.laboratory.trial.asked_cluster import AskedCluster
@@ -73,7 +74,8 @@ class _Planning:
         question.progress("looking at pods and types …")
         nodes = list(cluster.simulation.scheduler.snapshot.table.nodes)
         self.policies = policies_of(cluster.objects())
-        offers = list(offers_of_types(question.types, nodes))
+        self.refused: dict[str, str] = {}
+        offers = self._accepted(offers_of_types(question.types, nodes))
         limits = (*limits_of(question.types), *question.limits)
         whole = state_problem(cluster, question.pods, offers, self.policies, limits)
         self.unplaceable: list[UnplaceablePods] = []
@@ -83,6 +85,20 @@ class _Planning:
             self.unplaceable.append(UnplaceablePods(tuple(pod.key for pod in whole.shapes[s].pods), requests, why))
         self.problem = _without(whole, whole.impossible)
         self.prices = [1.0 if question.objective == "nodes" else offer.type.price for offer in self.problem.offers]
+
+    def _accepted(self, offers: Iterable[Offer]) -> list[Offer]:
+        """Return the offers whose nodes the admission policies of the input accept as they are."""
+        around = self.cluster.present()
+        if around.written is None:
+            return list(offers)
+        requests, kept = ChangeRequests(around), []
+        for offer in offers:
+            why = requests.why_not_registered(offer.node(0))
+            if why:
+                self.refused[offer.type.name] = why
+            else:
+                kept.append(offer)
+        return kept
 
     def answer(self) -> NodePlan:
         question = self.question
@@ -225,6 +241,7 @@ class _Planning:
 
     def _assumptions(self) -> list[Assumption]:
         found = [Assumption("new nodes", "ready, empty but for DaemonSet pods, with zones in turn")]
+        found += (Assumption(f"type {name}", f"left out: {why}") for name, why in self.refused.items())
         if not has_solver():
             found.append(Assumption("solver", "none installed (the extra 'plan'): the bound is that of single resources"))
         return [*found, *self.question.assumptions]

@@ -16,6 +16,7 @@ from moorage.basis.printable import counted, one_line, some
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget
+from moorage.laboratory.change.change_requests import ChangeRequests
 from moorage.laboratory.change.change_sets import combined, sort_key
 from moorage.laboratory.change.change_text import describe, node_command
 from moorage.laboratory.change.least_change import ChangeSearch, SearchFront
@@ -200,6 +201,7 @@ class FixSearch:
 
     def __post_init__(self) -> None:
         self._began = self.run.computed
+        self._requests = ChangeRequests(self.cluster.present())
         #: The losses that were not survived with earlier sets, the latest first.
         self._order: list[str] = []
         #: Sets that were tried, with their extensions; None: every loss is survived.
@@ -287,7 +289,7 @@ class FixSearch:
             failures.lose(loss.lost, loss.nodes)
             trials = ClusterTrials(self.cluster, loss.pending[0])
             search = ChangeSearch.over(trials, (), probes=_PROBES, costs=self.costs, verbs=_VERBS)
-            search.budget = self.run.budget
+            search.budget, search.requests, search.judges = self.run.budget, self._requests, True
             front = SearchFront(search, ["node", "cluster"])
             front.find(_WAYS)
             self.run.budget.check()

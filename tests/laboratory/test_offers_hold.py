@@ -47,6 +47,9 @@ FOUND = {
     "the pod itself waits with the old rule, and takes the place of a sibling": 201432,
     "a pod that its controller has not created yet is not deleted": 201723,
     "a rollout has no quota for a pod beside the old one": 300033,
+}
+#: Clusters in which every answer was refused, or did not come true; none is left.
+WITHHELD = {
     "a StatefulSet that lacks pods replaces none": 300099,
     "a policy refuses the object as it is": 300024,
     "a policy keeps the pod that would be replaced": 300100,
@@ -104,6 +107,12 @@ def test_an_answer_that_others_undid_is_not_given(seed):
     tried, broken = broken_offers(seed)
     assert tried
     assert broken == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", WITHHELD.values(), ids=WITHHELD)
+def test_an_answer_that_is_refused_is_not_given(seed):
+    assert broken_offers(seed) == (0, [])
 
 
 @pytest.mark.slow

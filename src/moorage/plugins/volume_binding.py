@@ -5,7 +5,9 @@ Rejects   nodes that cannot access a bound volume, and nodes where an unbound de
           provisioned; the pod, while a claim is missing, lost, terminating or unbound but immediate. Preemption never helps
 Scores    with gate StorageCapacityScoring: nodes by how full the storage would be, along the argument ``shape``
 Reserves  volumes and claims, so that no other pod gets them; PreBind writes them and waits for the volume controller to bind
-Wakes on  nodes added or relabelled; claims, volumes, classes, CSINodes, drivers and capacities added or changed
+Wakes on  nodes added or relabelled; volumes and the pod's claims added or changed; classes added or with other topologies;
+          CSINodes added or migrating other plugins; capacities added or grown; drivers of the pod's own volumes that stop
+          reporting capacity
 Source    kube-scheduler 1.36, plugins/volumebinding
 """
 

@@ -67,3 +67,76 @@ def _put(made, path):
         if not isinstance(held, list if after == 0 else dict):
             held = at[key] = [] if after == 0 else {}
         at = held
+
+
+# -- changes -------------------------------------------------------------------------------------------------------------
+
+#: Form of a change → its media type.
+FORMS = {
+    "put": "application/json",
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+def base_of(kind, name):
+    return valid_object(kind, "default" if kind.namespaced else "", name)
+
+
+def change_of(kind, path, number, form, name, version):
+    """Return the method, the query and the body of a change that writes a number into a field of an object."""
+    base = base_of(kind, name)
+    made = base_of(kind, name)
+    _put(made, path)
+    if form == "put":
+        if path != ("metadata", "resourceVersion"):
+            made["metadata"]["resourceVersion"] = version
+        sent = made
+    elif form == "json":
+        sent = [_operation(base, made)]
+    elif form == "apply":
+        sent = {**made, "apiVersion": kind.api_version, "kind": kind.kind}
+    else:
+        sent = _part(made, path)
+    query = {"dryRun": "All", **({"fieldManager": "x", "force": "true"} if form == "apply" else {})}
+    text = json.dumps(sent).replace(f'"{_MARK}"', NUMBERS[number])
+    return "PUT" if form == "put" else "PATCH", query, text.encode()
+
+
+def _part(made, path):
+    """Return only what leads to the field; lists in full."""
+    if not path or not isinstance(made, dict):
+        return made
+    key = next(key for key, inner in made.items() if _has_mark(inner)) if path[0] == "k" and "k" not in made else path[0]
+    return {key: _part(made[key], path[1:])}
+
+
+def _has_mark(value):
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return value == _MARK or any(map(_has_mark, held))
+
+
+def _way(value):
+    """Return the path to the mark."""
+    if value == _MARK:
+        return ()
+    key, inner = next(
+        (key, one) for key, one in (value.items() if isinstance(value, dict) else enumerate(value)) if _has_mark(one)
+    )
+    return (key, *_way(inner))
+
+
+def _operation(base, made):
+    """Return the operation of a JSON patch that makes one object of the other."""
+    at, inner, steps, is_there = base, made, [], True
+    for step in _way(made):
+        is_there = step in at if isinstance(at, dict) else isinstance(at, list) and step < len(at)
+        inner = inner[step]
+        steps.append(str(step).replace("~", "~0").replace("/", "~1"))
+        if not is_there:
+            break
+        at = at[step]
+    in_list = steps[-1].isdecimal() and is_there
+    return {"op": "replace" if in_list else "add", "path": "/" + "/".join(steps), "value": inner}

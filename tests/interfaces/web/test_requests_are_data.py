@@ -4,8 +4,7 @@ import itertools
 import json
 import os
 import random
-import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 import yaml
@@ -17,8 +16,8 @@ from moorage.interfaces.cli.main import main
 from moorage.interfaces.mcp.answers import _arguments
 from moorage.interfaces.questions.question_tables import question_table, sent_fields, tool_parameters, tools
 from moorage.interfaces.web.question_arguments import QuestionBody, arguments_of
+from tests.watched_opens import WORD, hostile_names, marks_of, watching
 
-WORD = "swordfish-canary"
 #: A question of each kind that is answered.
 BASES = {
     "explain": {"explain": "web"},
@@ -41,55 +40,9 @@ BASES = {
 NEVER_SENT = {"sweep": ["clusters", "traces", "queues", "plugins"]}
 
 
-class Watched:
-    """What the process opened while it answered."""
-
-    def __init__(self):
-        self.marks, self.seen, self.on = (), [], False
-
-    def hook(self, event, args):
-        if not self.on:
-            return
-        if event == "socket.connect":
-            self.seen.append((event, str(args[1])))
-        elif event in {"open", "os.listdir", "os.scandir", "subprocess.Popen"} and args:
-            path = os.fsdecode(args[0]) if isinstance(args[0], (str, bytes)) else str(args[0])
-            if any(mark in path for mark in self.marks):
-                self.seen.append((event, path))
-
-
-WATCHED = Watched()
-sys.addaudithook(WATCHED.hook)
-
-
-@contextmanager
-def watching(*marks):
-    WATCHED.marks, WATCHED.seen, WATCHED.on = marks, [], True
-    try:
-        yield WATCHED.seen
-    finally:
-        WATCHED.on = False
-
-
 @pytest.fixture
 def hostile(tmp_path):
-    """Values that name things of the server, each of a kind."""
-    place = tmp_path / "canary"
-    place.mkdir()
-    (place / "word.yaml").write_text(f"{WORD}: [\n{WORD}: {WORD}\n")
-    (place / "types.json").write_text(json.dumps([{"name": WORD, "node": WORD}]))
-    os.mkfifo(place / "pipe")
-    return {
-        "a file": str(place / "word.yaml"),
-        "another file": str(place / "types.json"),
-        "from the folder": f"../canary/{'word.yaml'}",
-        "a pipe": str(place / "pipe"),
-        "a folder": str(place),
-        "a device": "/dev/zero",
-        "an address": "http://127.0.0.1:9/canary",
-        "a file's address": f"file://{place}/word.yaml",
-        "standard input": "-",
-    }
+    return hostile_names(tmp_path)
 
 
 def shapes(field, value):
@@ -172,7 +125,7 @@ def test_no_argument_of_a_question_names_a_file(hostile, cluster, tmp_path, monk
             continue
         name, *rest = arguments.words
         words = ("config", "show", "-o", "json", *rest) if name == "config" else (name, *input_words(name, cluster), *rest)
-        with watching(str(tmp_path / "canary"), "../canary", "/dev/zero") as seen:
+        with watching(*marks_of(tmp_path)) as seen:
             text = answer(words, arguments.files, tmp_path / f"question-{number}", capfd, monkeypatch)
         answered += 1
         if seen or WORD in text:
@@ -202,7 +155,7 @@ def test_no_argument_of_a_tool_names_a_file(hostile, cluster, tmp_path, monkeypa
                 except InputError:
                     continue
                 words = (arguments.words[0], *input_words(command, cluster), *arguments.words[1:])
-                with watching(str(tmp_path / "canary"), "../canary", "/dev/zero") as seen:
+                with watching(*marks_of(tmp_path)) as seen:
                     text = answer(words, arguments.files, tmp_path / f"tool-{next(number)}", capfd, monkeypatch)
                 assert not seen, (tool, parameter, value)
                 assert WORD not in text, (tool, parameter, value)

@@ -75,19 +75,25 @@ def path_of(place: Place) -> str:
 
 
 class _Notes(NamedTuple):
-    """What is found beside the values: the paths of unknown fields, and the places of empty lists and maps."""
+    """What is found beside the values: the paths of unknown fields, and the places of empty lists and maps.
+
+    ``scalars`` are the readers of scalars by the letter of their type.
+    """
 
     unknown: list[str]
     emptied: list[tuple[Place, Any]]
+    scalars: Mapping[str, Callable[[Any, str], Any]]
 
 
-def conform(shape: Struct, document: Any, emptied: list[tuple[Place, Any]] | None = None) -> tuple[Document, list[str]]:
+def conform(
+    shape: Struct, document: Any, emptied: list[tuple[Place, Any]] | None = None, *, wraps: bool = False
+) -> tuple[Document, list[str]]:
     """Return a document normalized to its kind, and the paths of unknown fields. ``emptied`` gets the empty lists and maps,
-    with their places.
+    with their places. ``wraps``: the document was decoded before and is converted, where Go cuts off the upper bits of numbers.
 
     Raises  FieldTypeError for a value of the wrong type
     """
-    notes = _Notes([], [] if emptied is None else emptied)
+    notes = _Notes([], [] if emptied is None else emptied, _CONVERTED if wraps else _SCALARS)
     try:
         return _struct(shape, document, None, notes), notes.unknown
     except _WrongType as wrong:
@@ -131,7 +137,7 @@ def _struct(shape: Struct, value: Any, place: Place, notes: _Notes) -> Document:
             held = field.type
             try:
                 if isinstance(held, Scalar):
-                    fitted = _SCALARS[held.letter](inner, held.go)
+                    fitted = notes.scalars[held.letter](inner, held.go)
                 else:
                     fitted = _normalized(held, inner, (place, name), notes)
             except _WrongType as wrong:
@@ -157,7 +163,7 @@ def _is_omitted(field: Field, value: Any) -> bool:
 
 def _normalized(shape: Type, value: Any, place: Place, notes: _Notes) -> Any:
     if isinstance(shape, Scalar):
-        return _SCALARS[shape.letter](value, shape.go)
+        return notes.scalars[shape.letter](value, shape.go)
     if isinstance(shape, Struct):
         return _struct(shape, value, place, notes)
     if isinstance(shape, ListOf):
@@ -165,7 +171,7 @@ def _normalized(shape: Type, value: Any, place: Place, notes: _Notes) -> Any:
             raise _WrongType(go_word(value), shape.go)
         item = shape.item
         if isinstance(item, Scalar):
-            read = _SCALARS[item.letter]
+            read = notes.scalars[item.letter]
             return [read("" if one is None else one, item.go) for one in value]
         return [_normalized(item, {} if one is None else one, (place, i), notes) for i, one in enumerate(value)]
     return _map(shape, value, place, notes)
@@ -176,7 +182,7 @@ def _map(shape: MapOf, value: Any, place: Place, notes: _Notes) -> Document:
         raise _WrongType(go_word(value), shape.go)
     item = shape.item
     if isinstance(item, Scalar):
-        read, zero = _SCALARS[item.letter], "0" if item.letter == "Q" else ""
+        read, zero = notes.scalars[item.letter], "0" if item.letter == "Q" else ""
         return {key: read(zero if one is None else one, item.go) for key, one in value.items()}
     return {key: _normalized(item, {} if one is None else one, (place, key), notes) for key, one in value.items()}
 
@@ -314,7 +320,7 @@ def _schema_or_more(value: Any, _: str) -> Any:
     return (
         value
         if isinstance(value, (bool, str))
-        else _struct(schema("apiextensions.JSONSchemaProps"), value, None, _Notes([], []))
+        else _struct(schema("apiextensions.JSONSchemaProps"), value, None, _Notes([], [], _SCALARS))
     )
 
 
@@ -322,6 +328,41 @@ _SCALARS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "s": _string, "i": _integer, "b": _of_type(bool), "f": _float, "y": _bytes, "T": _time, "U": _micro_time,
     "Q": _quantity, "O": _int_or_string, "D": _string, "R": _raw, "F": _raw,
     "P": _schema_or_more, "X": _strings,
+}  # fmt: skip
+
+
+def _wrapped_integer(value: Any, go: str) -> int:
+    """Return a number as Go converts it to an integer type: what is beyond 64 bits is a float, and upper bits are cut off.
+
+    Source  apimachinery, pkg/runtime/converter.go, fromUnstructured; reflect, cvtFloatInt on amd64
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _WrongType(go_word(value), go)
+    whole = _whole(value)
+    if whole is None:
+        raise _WrongType(f"number {float(value)}", go)
+    half: int = _INTEGERS.get(go, 2**63)
+    return (whole + half) % (2 * half) - half
+
+
+def _whole(value: int | float) -> int | None:
+    """Return a number as an integer of 64 bits, the lowest one if it is beyond; None if it has a fraction."""
+    if isinstance(value, float) and not value.is_integer():
+        return None
+    return int(value) if -(2**63) <= value < 2**63 else -(2**63)
+
+
+def _wrapped_int_or_string(value: Any, go: str) -> int | str:
+    """Return what Go reads from the JSON that it writes of a number: a float without a fraction is written as an integer."""
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < _WRITTEN_WHOLE
+    return _int_or_string(int(value) if is_whole else value, go)
+
+
+#: From here on, Go writes floats with an exponent.
+_WRITTEN_WHOLE: Final = 1e21
+#: The readers for documents that were decoded before.
+_CONVERTED: Final[Mapping[str, Callable[[Any, str], Any]]] = {
+    **_SCALARS, "i": _wrapped_integer, "O": _wrapped_int_or_string,
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from moorage.api.core import Node, Object, ResourceQuota
 from moorage.api.devices import ResourceClaim
 from moorage.api.documents.records import is_condition_true
 from moorage.api.documents.served_kinds import Document, ServedKind
-from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid
+from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, too_long
 from moorage.api.validation.rule_checks import address_faults, parse_address
 from moorage.api.validation.rule_tables import VALUES, Holders, Seen, check, field_of
 from moorage.errors import Bare, Fault
@@ -115,6 +115,34 @@ def _distinct_claim(path: str, status: Document, _: Document, up: Holders, seen:
         return (duplicate(path, {part: status[part] for part in ("name", "resourceClaimName") if part in status}),)
     names.add(name)
     return ()
+
+
+# -- attachments and migrations -------------------------------------------------------------------------------------------
+
+
+@check("size of metadata")
+def _size_of_metadata(path: str, held: dict[str, str], most: int) -> Iterable[Fault]:
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in held.items())
+    return (too_long(path, most),) if size > most else ()
+
+
+@check("resource version")
+def _resource_version(path: str, text: str) -> Iterable[Fault]:
+    if text.isascii() and text.isdigit() and not text.startswith("0"):
+        return ()
+    return (invalid(path, text, f"resource version is not well formed: {text}"),)
+
+
+@check("end of migration", of_holder=True)
+def _end_of_migration(path: str, conditions: Any, status: Document, up: Holders, _: Seen) -> Iterable[Fault]:
+    """Yield the faults of a migration that succeeded and failed, or no longer did."""
+    old = _status(up[1][0]) if up is not None and up[1] is not None else {}
+    ends = {name: (is_condition_true(old, name), is_condition_true(status, name)) for name in ("Succeeded", "Failed")}
+    if all(now for _, now in ends.values()):
+        yield invalid(path, conditions, "Both success and failed conditions cannot be true at the same time")
+    for title, (before, now) in zip(("Success", "Failed"), ends.values(), strict=True):
+        if before and not now:
+            yield invalid(path, conditions or [], f"{title} condition cannot be set to false once it is true")
 
 
 # -- addresses of pods --------------------------------------------------------------------------------------------------

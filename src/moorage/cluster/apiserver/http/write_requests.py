@@ -148,7 +148,6 @@ def with_warnings(warnings: tuple[str, ...]) -> Iterator[None]:
         raise
 
 
-_FIXED: Final = "field is immutable"
 #: Kinds for which PUT creates the object if it does not exist.
 _CREATED_BY_PUT: Final = frozenset([
     "ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "Role", "RoleBinding", "RuntimeClass",
@@ -174,18 +173,23 @@ def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm
                 raise statuses.conflict(kind.resource, kind.group, target.name, why)
             return WriteResult(_created(store, request, target, document, confirm), True, warnings)
         held = store.find(kind, *place)
-        if held is not None and _changes_raw_fields(store, request, target, document, held):
-            raise invalid(kind.native, kind.group, target.name, [Fault("Invalid value", "spec", _FIXED)])
+        if held is not None:
+            _check_raw_fields(store, request, target, document, held)
         record = _updated(store, request, target, document, confirm)
     old = held.document() if held is not None else None
     return WriteResult(record, False, (*warnings, *_change_warnings(target, old, record)))
 
 
-def _changes_raw_fields(store: Store, request: HTTPRequest, target: Target, document: Document, held: Record) -> bool:
-    """Return whether an update of the newest version has other bytes in a raw field that is immutable."""
-    is_newest = document["metadata"].get("resourceVersion") in {None, "", str(held.version)}
-    is_object = not target.subresource and is_newest
-    return is_object and store.raw_fields.differ(target.kind.native, held, request.media_type, request.body)
+def _check_raw_fields(store: Store, request: HTTPRequest, target: Target, document: Document, held: Record) -> None:
+    """Check that an update of the newest version has the same bytes in a raw field that is immutable.
+
+    Raises  ApiError 422
+    """
+    kind, is_newest = target.kind, document["metadata"].get("resourceVersion") in {None, "", str(held.version)}
+    if target.subresource or not is_newest:
+        return
+    if (fault := store.raw_fields.fault(kind.native, held, request.media_type, request.body)) is not None:
+        raise invalid(kind.kind, kind.group, target.name, [fault])
 
 
 def _updated(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:
@@ -294,13 +298,15 @@ def patch(store: Store, request: HTTPRequest, target: Target, confirm: Confirm |
         check_options(request, "PatchOptions")
     if request.media_type == request_bodies.APPLY:
         return _apply(store, request, target, confirm)
-    before = store.get(kind, namespace, target.name).document()
+    held = store.get(kind, namespace, target.name)
+    before = held.document()
     document, warnings = patched(request, request_bodies.form_of_kind(kind), before)
     with with_warnings(warnings):
         document = request_bodies.object_of(kind, document, target.namespace, target.name)
         check_identity(kind, before, document)
     warnings = (*warnings, *drop_repeated_owners(document, is_patch=True))
     with with_warnings(warnings):
+        _check_raw_fields(store, request, target, document, held)
         record = _updated(store, request, target, document, confirm)
     return WriteResult(record, False, (*warnings, *_change_warnings(target, before, record)))
 
@@ -329,7 +335,7 @@ def _normalized_patch(
     if not is_strategic:
         _check_patched_head(request, form, made, shown, name)
     try:
-        document, unknown_fields = request_bodies.fit(form, made)
+        document, unknown_fields = request_bodies.fit(form, made, wraps=is_strategic)
     except FieldTypeError as misfit:
         raise _bad_patch(shown, misfit.converted if is_strategic else str(misfit)) from None
     if request.media_type != request_bodies.PATCH_TYPES[0]:
@@ -382,6 +388,7 @@ def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm 
     if held is not None:
         if config["metadata"].get("resourceVersion") == "0" and needs_version(kind):
             raise unversioned(kind, target.name)
+        _check_raw_fields(store, request, target, document, held)
         record = _updated(store, request, target, document, confirm)
         return WriteResult(record, False, (*warnings, *_change_warnings(target, held.document(), record)))
     check_sent_version(str(document["metadata"].pop("resourceVersion", None) or ""))
@@ -451,7 +458,7 @@ def _merge_configuration(store: Store, request: HTTPRequest, target: Target, hel
     shape, now = kind_schema(kind), timestamp(store.clock())
     made = managed_fields.apply(shape, live, config, applier, now, force=force, ignored=ignored)
     try:
-        document, _ = request_bodies.fit(request_bodies.form_of_kind(kind), made)
+        document, _ = request_bodies.fit(request_bodies.form_of_kind(kind), made, wraps=True)
     except FieldTypeError as misfit:
         what = f"{kind.group}/{kind.version}, Kind={kind.kind}"
         why = f"to proper version: unable to convert unstructured object to {what}: {misfit.converted}"

@@ -314,15 +314,15 @@ def form_of_kind(kind: ServedKind) -> BodyForm:
     return BodyForm(kind.group, kind.version, kind.kind, kind_schema(kind), kind.custom)
 
 
-def fit(form: BodyForm, document: Any) -> tuple[Document, list[str]]:
-    """Return a document normalized to its form, and the paths of unknown fields.
+def fit(form: BodyForm, document: Any, *, wraps: bool = False) -> tuple[Document, list[str]]:
+    """Return a document normalized to its form, and the paths of unknown fields. ``wraps`` is that of ``conform``.
 
     Raises  FieldTypeError for a value of the wrong type
     """
     if form.custom is not None:
         return fit_custom(form.custom.schema, _without_texts(document))
     emptied: list[tuple[Place, Any]] = []
-    made = conform(form.shape, document, emptied)
+    made = conform(form.shape, document, emptied, wraps=wraps)
     if emptied or SENT_EMPTY.get():
         SENT_EMPTY.set(tuple((steps_of(place), empty) for place, empty in emptied[:_MOST_EMPTY]))
     return made

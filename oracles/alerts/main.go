@@ -2,6 +2,7 @@
 //
 //	alerts rules FILE...      the checks of `promtool check rules`
 //	alerts queries            one PromQL expression a line on standard input
+//	alerts play FILE          scenes on standard input, one JSON document a line: which alerts of the file fire
 //
 // It prints each fault on a line, and exits with 1 if there is one.
 package main
@@ -19,7 +20,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Println("usage: alerts rules FILE... | alerts queries")
+		fmt.Println("usage: alerts rules FILE... | alerts queries | alerts play FILE")
 		os.Exit(2)
 	}
 	faults := 0
@@ -49,6 +50,10 @@ func main() {
 			if _, err := expressions.ParseExpr(lines.Text()); err != nil {
 				report(lines.Text(), err)
 			}
+		}
+	case "play":
+		if err := played(os.Args[2], os.Stdin, os.Stdout); err != nil {
+			report(os.Args[2], err)
 		}
 	}
 	if faults > 0 {

@@ -1,8 +1,10 @@
-"""Alerts and dashboard of `moorage run`: their metrics and labels exist, each alert has its page, and Prometheus reads them."""
+"""Alerts and dashboard of `moorage run`: their metrics and labels exist, each alert has its page, and Prometheus reads them and
+fires them when `alert_scenes.toml` says so."""
 
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ RULES = [rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())[
 DASHBOARD = json.loads((FOLDER / "dashboard.json").read_text())
 QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
+SCENES = tomllib.loads(Path(__file__).with_name("alert_scenes.toml").read_text())["scene"]
 #: Labels that Prometheus gives each series, and those of histograms.
 GIVEN = {"job", "instance", "le"}
 
@@ -89,3 +92,28 @@ def test_prometheus_takes_the_queries_of_the_dashboard(prometheus, path):
     written = "\n".join(" ".join(one.split()).replace("$__rate_interval", "5m").replace("$job", ".*") for one in queries)
     done = subprocess.run([prometheus, "queries"], input=written, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_each_alert_has_a_scene_in_which_it_fires():
+    for folder in ("monitoring", "recorder"):
+        groups = yaml.safe_load((ROOT / "deploy" / folder / "alerts.yaml").read_text())["groups"]
+        fired = {alert for scene in SCENES if scene["file"] == folder for alert in scene["fires"]}
+        assert fired == {rule["alert"] for group in groups for rule in group["rules"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["monitoring", "recorder"])
+def test_alerts_fire_in_their_scenes_and_in_no_other(prometheus, folder):
+    played = [{**scene, "step": "1m"} for scene in SCENES if scene["file"] == folder]
+    given = "\n".join(json.dumps(scene) for scene in played)
+    words = [prometheus, "play", ROOT / "deploy" / folder / "alerts.yaml"]
+    done = subprocess.run(words, input=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["name"] for answer in answers] == [scene["name"] for scene in played]
+    for scene, answer in zip(played, answers, strict=True):
+        wanted = sorted((alert, text) for alert, texts in scene["fires"].items() for text in texts)
+        found = [(one["alert"], one["summary"]) for one in answer["firing"]]
+        assert [alert for alert, _ in found] == [alert for alert, _ in wanted], (scene["name"], found)
+        for (_, summary), (_, begins) in zip(found, wanted, strict=True):
+            assert summary.startswith(begins), scene["name"]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"sort"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -21,6 +22,9 @@ type Recording map[string]any
 type Evictions interface{ Take() []string }
 
 const postFilterRuns = 16
+
+// asynchronous says that pods are evicted in goroutines of their own.
+var asynchronous bool
 
 // bench is a scheduler, asked from outside its package: its profiles hand out the snapshot that their plugins read.
 type bench struct{ *scheduler.Scheduler }
@@ -214,6 +218,9 @@ func (sched bench) fail(ctx context.Context, profile framework.Framework, free, 
 		outcomes := map[string]Recording{}
 		for run := 0; run < postFilterRuns; run++ {
 			nominated, answer := profile.RunPostFilterPlugins(ctx, state, pod, fault.Diagnosis.NodeToStatus)
+			if asynchronous {
+				wait(10 * time.Millisecond)
+			}
 			outcome := Recording{}
 			if nominated != nil && nominated.NominatingInfo != nil && nominated.NominatedNodeName != "" {
 				outcome["nominated"] = nominated.NominatedNodeName

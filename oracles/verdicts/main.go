@@ -150,6 +150,7 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 		}
 		must(utilfeature.DefaultMutableFeatureGate.SetFromMap(restored))
 	}()
+	asynchronous = gates["SchedulerAsyncPreemption"]
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
 		return map[string]any{"refused": err.Error()}
 	}

@@ -19,7 +19,7 @@ from typing import Final
 
 from moorage.api.releases import CURRENT, TODAY, find_release
 from moorage.api.releases.release import Release
-from tools.differential import apiserver, descheduler, kueue, recordings
+from tools.differential import apiserver, descheduler, gates, kueue, recordings
 from tools.differential.scheduler import FOUND, MAKERS, counted, run, table, with_figures
 from tools.oracles import OracleMissingError, Program, built
 
@@ -54,6 +54,10 @@ def main() -> int:
         "recordings", parents=[of_any], help="recorded decisions of the same program, and what it says now"
     )
     recorded.add_argument("folder", type=Path, help="a folder of recorded decisions, such as ../shared/conformance/v1.37.2")
+    sweep = commands.add_parser("gates", parents=[of_any], help="each feature gate turned: which decisions change")
+    sweep.add_argument("--seed", type=int, default=0, help="other numbers make other scenarios [0]")
+    sweep.add_argument("--count", type=int, default=3, help="scenarios of each kind for a gate that decides [3]")
+    sweep.add_argument("--write", action="store_true", help="write the table into docs/project/fidelity.md")
     several = commands.add_parser("figures", help="the figures of several runs of `scheduler`, added up")
     several.add_argument("--release", default=TODAY, help=f"the minor release of the runs [{TODAY}]")
     several.add_argument("--write", action="store_true", help="write the figures into docs/project/fidelity.md")
@@ -83,7 +87,19 @@ def main() -> int:
         return SKIPPED
     if given.command == "recordings":
         return _replay(program, given)
-    return _compare(program, find_release(version) or asked, version, given)
+    release = find_release(version) or asked
+    return _sweep(program, release, version, given) if given.command == "gates" else _compare(program, release, version, given)
+
+
+def _sweep(program: Path, release: Release, version: str, given: argparse.Namespace) -> int:
+    rows = list(gates.swept(program, release.name, seed=given.seed, count=given.count))
+    day = datetime.now(UTC).strftime("%-d %B %Y")
+    text = f"{version}, `gates --release {release.series} --seed {given.seed} --count {given.count}`, {day}:\n\n"
+    text += gates.table(rows, release.name)
+    sys.stdout.write(text + "\n")
+    if given.write:
+        PAGE.write_text(with_figures(PAGE.read_text("utf-8"), f"gates {release.series}", text), "utf-8")
+    return int(any(row.different for row in rows))
 
 
 def _replay(program: Path, given: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.releases import ALPHA, Release, find_release
@@ -41,6 +41,12 @@ NODE_PARTS = (
     ("status", "declaredFeatures"),
 )
 
+#: Gates of pod groups: the kind ``groups`` opens them.
+OF_GROUPS: Final = (
+    "GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption", "CompositePodGroup",
+)  # fmt: skip
+#: Gates by which the API server writes keys of labels into selectors.
+OF_SELECTORS: Final = ("MatchLabelKeysInPodAffinity", "MatchLabelKeysInPodTopologySpreadSelectorMerge")
 #: Plugins for in-tree disks, which 1.30 has by default.
 DISKS = ("AzureDiskLimits", "EBSLimits", "GCEPDLimits")
 
@@ -173,6 +179,13 @@ def gates_of_any(rng: random.Random, release: str) -> dict[str, bool]:
     return _opened(rng, release) if rng.random() < 0.5 else _gates(rng, release)
 
 
+def is_drawn(name: str, release: Release) -> bool:
+    """Return whether scenarios are drawn with a gate turned, of single pods or of groups."""
+    settable = not release.gates[name].locked
+    of_devices = name.startswith("DRA") and "Workload" not in name
+    return _can_be_drawn(name, release) or _can_be_opened(name, release) or (settable and of_devices) or name in OF_GROUPS
+
+
 def _can_be_opened(name: str, release: Release) -> bool:
     """Return whether a gate is off by default and decides about single pods.
 
@@ -199,7 +212,7 @@ def _can_be_drawn(name: str, release: Release) -> bool:
         not gate.locked
         and not is_alpha
         and "Async" not in name
-        and "MatchLabelKeys" not in name
+        and name not in OF_SELECTORS
         and (has_devices or not is_of_devices)
     )
 

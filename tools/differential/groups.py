@@ -39,6 +39,7 @@ from moorage.errors import MoorageError
 from moorage.framework.effects import Evict
 from moorage.framework.profile import Profile
 from moorage.state.view import PodInfo, Snapshot
+from tools.differential.bred_clusters import OF_GROUPS
 from tools.differential.oracle import record
 from tools.differential.shapes import HOST, RACK, ZONE, cluster_of
 from tools.recordings.scenarios import known_kinds, recorded_release
@@ -55,7 +56,6 @@ _DRAWS: Final = 30
 SYNCHRONOUS: Final = MappingProxyType({"SchedulerAsyncPreemption": False, "SchedulerAsyncAPICalls": False})
 #: The releases whose attempts the program can make, and the version of groups that each reads.
 VERSIONS: Final[Mapping[str, str]] = {"1.36": "v1alpha2", "1.37": "v1beta1"}
-GROUPS: Final = ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption")
 
 
 def are_in(release: str) -> bool:
@@ -71,7 +71,7 @@ def clusters_of_groups(seed: int, release: str) -> Document:
     rng = random.Random(f"groups {release} {seed}")  # noqa: S311  draws no secrets
     made = cluster_of("racks", seed, release)
     objects = [one for one in made["objects"] if one["kind"] != "Pod" or one["spec"].get("nodeName")]
-    gates = {gate: True for gate in GROUPS if gate in found.gates and not found.gates[gate].locked}
+    gates = {gate: True for gate in OF_GROUPS[:-1] if gate in found.gates and not found.gates[gate].locked}
     composite = "CompositePodGroup" in found.gates and rng.random() < 0.5
     if composite:
         gates["CompositePodGroup"] = True

@@ -117,14 +117,15 @@ def compared_batch(program: Path, release: str, kind: str, seeds: Sequence[int])
         if "crashed" in expected:
             counts[kind, "crashed"] += 1
             continue
-        lines = _compared(program, kind, scenario, expected, counts)
+        lines = compared(program, kind, scenario, expected, counts)
         if lines:
             counts[kind, "different"] += len(lines)
             found.append(Disagreement(scenario, expected, lines))
     return Batch(counts, found)
 
 
-def _compared(program: Path, kind: str, scenario: Document, expected: Document, counts: Counts) -> list[str]:
+def compared(program: Path, kind: str, scenario: Document, expected: Document, counts: Counts) -> list[str]:
+    """Return a line for each decision that differs from the real answer; ``counts`` gets the numbers of the kind."""
     if kind == "documents":
         counts[kind, "decisions"] += 1
         counts[kind, "placed"] += "profiles" in expected

@@ -3,20 +3,23 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sort"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// written collects what a scheduler writes while it makes attempts: nothing of it comes back to the scheduler.
+// written collects what a scheduler writes while it makes attempts: of it only conditions of groups come back to it.
 type written struct {
 	lock      sync.Mutex
 	count     int
+	told      int
 	bound     map[string]string
 	failed    map[string]string
 	nominated map[string]string
@@ -64,15 +67,31 @@ func watch(client *fake.Clientset) *written {
 				kept.nominated[name] = given.Status.NominatedNodeName
 			}
 		case "podgroups", "compositepodgroups":
+			kept.told++
 			for _, condition := range given.Status.Conditions {
 				kept.groups[resource+" "+name+" "+textOf(condition, "type")] = map[string]any{
 					"status": textOf(condition, "status"), "reason": textOf(condition, "reason"), "message": textOf(condition, "message"),
 				}
 			}
+			return true, nil, comeBack(client.Tracker(), patch, fmt.Sprint(kept.told+1))
 		}
 		return false, nil, nil
 	})
 	return kept
+}
+
+// comeBack patches a group as an API server does, which gives it another version: only then the scheduler takes notice.
+func comeBack(tracker clienttesting.ObjectTracker, patch clienttesting.PatchAction, version string) error {
+	_, object, err := clienttesting.ObjectReaction(tracker)(patch)
+	if err != nil {
+		return err
+	}
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	accessor.SetResourceVersion(version)
+	return tracker.Update(patch.GetResource(), object, patch.GetNamespace())
 }
 
 func textOf(condition map[string]any, field string) string {
@@ -84,6 +103,12 @@ func (kept *written) writes() int {
 	kept.lock.Lock()
 	defer kept.lock.Unlock()
 	return kept.count
+}
+
+func (kept *written) conditions() int {
+	kept.lock.Lock()
+	defer kept.lock.Unlock()
+	return kept.told
 }
 
 // play makes attempts until no pod is active, and says what was written.
@@ -103,7 +128,12 @@ func (sched bench) play(ctx context.Context, kept *written, evictions *evictions
 				break
 			}
 		}
+		before := kept.conditions()
 		one.ScheduleOne(ctx)
+		if kept.conditions() != before {
+			// The next attempt knows the condition, and does not take back that a group was scheduled.
+			wait(15 * time.Millisecond)
+		}
 	}
 	victims := evictions.Take()
 	kept.lock.Lock()

@@ -99,7 +99,7 @@ def _settable(gates: Mapping[str, RealGate]) -> list[str]:
 
 
 def swept(program: Path, release: str, *, seed: int, count: int) -> Iterator[GateRow]:
-    """Yield a row for each gate that can be set: ``count`` scenarios of each kind, one if the gate changes no decision of it."""
+    """Yield a row for each gate that can be set: ``count`` scenarios of each kind, one if it changes nothing there."""
     emulated = find_release(release)
     assert emulated is not None
     gates = {one.name: one for one in real_gates(program)}

@@ -46,52 +46,67 @@ func watch(client *fake.Clientset) *written {
 	client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch := action.(clienttesting.PatchAction)
 		name := patch.GetNamespace() + "/" + patch.GetName()
-		var given struct {
-			Status struct {
-				NominatedNodeName string           `json:"nominatedNodeName"`
-				Conditions        []map[string]any `json:"conditions"`
-			} `json:"status"`
-		}
-		must(json.Unmarshal(patch.GetPatch(), &given))
+		given := statusIn(patch.GetPatch())
 		kept.lock.Lock()
 		defer kept.lock.Unlock()
 		kept.count++
 		switch resource := patch.GetResource().Resource; resource {
 		case "pods":
-			for _, condition := range given.Status.Conditions {
+			for _, condition := range given.Conditions {
 				if condition["type"] == "PodScheduled" {
 					kept.failed[name] = textOf(condition, "message")
 				}
 			}
-			if given.Status.NominatedNodeName != "" {
-				kept.nominated[name] = given.Status.NominatedNodeName
+			if given.NominatedNodeName != "" {
+				kept.nominated[name] = given.NominatedNodeName
 			}
 		case "podgroups", "compositepodgroups":
 			kept.told++
-			for _, condition := range given.Status.Conditions {
+			group, err := comeBack(client.Tracker(), patch, fmt.Sprint(kept.told+1))
+			if err != nil {
+				return true, nil, err
+			}
+			// The patch has only what changes of a condition.
+			text, err := json.Marshal(group)
+			must(err)
+			for _, condition := range statusIn(text).Conditions {
 				kept.groups[resource+" "+name+" "+textOf(condition, "type")] = map[string]any{
 					"status": textOf(condition, "status"), "reason": textOf(condition, "reason"), "message": textOf(condition, "message"),
 				}
 			}
-			return true, nil, comeBack(client.Tracker(), patch, fmt.Sprint(kept.told+1))
+			return true, group, nil
 		}
 		return false, nil, nil
 	})
 	return kept
 }
 
+// status is what a pod or a group says of itself.
+type status struct {
+	NominatedNodeName string           `json:"nominatedNodeName"`
+	Conditions        []map[string]any `json:"conditions"`
+}
+
+func statusIn(text []byte) status {
+	var given struct {
+		Status status `json:"status"`
+	}
+	must(json.Unmarshal(text, &given))
+	return given.Status
+}
+
 // comeBack patches a group as an API server does, which gives it another version: only then the scheduler takes notice.
-func comeBack(tracker clienttesting.ObjectTracker, patch clienttesting.PatchAction, version string) error {
+func comeBack(tracker clienttesting.ObjectTracker, patch clienttesting.PatchAction, version string) (runtime.Object, error) {
 	_, object, err := clienttesting.ObjectReaction(tracker)(patch)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	accessor, err := meta.Accessor(object)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	accessor.SetResourceVersion(version)
-	return tracker.Update(patch.GetResource(), object, patch.GetNamespace())
+	return object, tracker.Update(patch.GetResource(), object, patch.GetNamespace())
 }
 
 func textOf(condition map[string]any, field string) string {

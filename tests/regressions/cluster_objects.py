@@ -189,13 +189,39 @@ def tolerate(world, name, key):
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default"
 
 
-def pod_group(world, name, least=None, together="", **spec):
+def groups_at(world):
+    """Return the version in which the world serves groups of pods."""
+    return "v1beta1" if world.api.store.gates.emulated.groups_as_one else "v1alpha2"
+
+
+def groups_path(world, name=""):
+    """Return the path of the groups of pods, or of one."""
+    path = f"/apis/scheduling.k8s.io/{groups_at(world)}/namespaces/default/podgroups"
+    return f"{path}/{name}" if name else path
+
+
+def pod_group(world, name, least=None, together="", parent="", **spec):
     """Make a group, of which so many go together or not at all, on nodes that share the label ``together``."""
     policy = {"basic": {}} if least is None else {"gang": {"minCount": least}}
     if together:
         spec["schedulingConstraints"] = {"topology": [{"key": together}]}
-    spec = {"schedulingPolicy": policy, **spec}
-    return create(world, f"{GROUPS}/podgroups", "PodGroup", "scheduling.k8s.io/v1alpha2", metadata={"name": name}, spec=spec)
+    if parent:
+        spec["parentCompositePodGroupName"] = parent
+    spec, version = {"schedulingPolicy": policy, **spec}, f"scheduling.k8s.io/{groups_at(world)}"
+    return create(world, groups_path(world), "PodGroup", version, metadata={"name": name}, spec=spec)
+
+
+def group_of_groups(world, name, least=None, together="", parent="", **spec):
+    """Make a group of groups, of which so many go together or not at all."""
+    policy = {"basic": {}} if least is None else {"gang": {"minGroupCount": least}}
+    if together:
+        spec["schedulingConstraints"] = {"topology": [{"key": together}]}
+    if parent:
+        spec["parentCompositePodGroupName"] = parent
+    spec = {"schedulingPolicy": policy, "workloadRef": {"workloadName": "w", "templateName": "t"}, **spec}
+    version = "scheduling.k8s.io/v1alpha3"
+    path = f"/apis/{version}/namespaces/default/compositepodgroups"
+    return create(world, path, "CompositePodGroup", version, metadata={"name": name}, spec=spec)
 
 
 def members(world, group, *names, cpu="1", **spec):

@@ -1,5 +1,6 @@
 """Pod groups of 1.36, end to end: kube-scheduler's integration tests of gangs, of preemption for them, and of racks they keep
-to."""
+to. What 1.37 still has of them is played with it, too; what it added is in ``test_integration_trees``.
+"""
 
 import asyncio
 
@@ -18,16 +19,18 @@ TOPOLOGY, PREEMPTION = "TopologyAwareWorkloadScheduling", "WorkloadAwarePreempti
 UNJUDGED = Terms(settled=False)
 
 
-def play(main, *opened, judged=True, **how):
+def play(main, *opened, judged=True, release="1.36", **how):
     terms = Terms() if judged else UNJUDGED
     settle_s = 30.0 if judged else 3.0
-    on_stage(main, opened={**GATES, **dict.fromkeys(opened, True)}, terms=terms, settle_s=settle_s, release="1.36", **how)
+    gates = GATES if release == "1.36" else {"GenericWorkload": True}
+    on_stage(main, opened={**gates, **dict.fromkeys(opened, True)}, terms=terms, settle_s=settle_s, release=release, **how)
 
 
 def of(stage, group):
-    """Return what is said of a group: status and reason of PodGroupScheduled."""
-    held = stage.world.api.do("GET", f"{GROUPS}/{group}")
-    found = [one for one in held["status"].get("conditions", ()) if one["type"] == "PodGroupScheduled"]
+    """Return what is said of a group: status and reason of PodGroupScheduled, or of PodGroupInitiallyScheduled since 1.37."""
+    held = stage.world.api.do("GET", on.groups_path(stage.world, group))
+    types = {"PodGroupScheduled", "PodGroupInitiallyScheduled"}
+    found = [one for one in held["status"].get("conditions", ()) if one["type"] in types]
     return (found[0]["status"], found[0]["reason"]) if found else None
 
 
@@ -79,15 +82,21 @@ P3, P4 = ("p1", "p2", "p3"), ("p1", "p2", "p3", "p4")
 MIDDLE = {"priorityClassName": "middle"}
 
 
+def a_group(stage, name, least=None, **spec):
+    """Make a group; since 1.37 it has a class, which is that of its pods."""
+    since = MIDDLE if stage.world.api.store.gates.emulated.groups_as_one else {}
+    on.pod_group(stage.world, name, least, **since, **spec)
+
+
 async def a_gang_goes_when_it_fits(stage):
-    on.pod_group(stage.world, "g", 3)
+    a_group(stage, "g", 3)
     on.members(stage.world, "g", *P3, **MIDDLE)
     await stage.placed(*P3)
     await stage.until(lambda: of(stage, "g") == SCHEDULED)
 
 
 async def a_gang_waits_for_its_last_pod(stage):
-    on.pod_group(stage.world, "g", 3)
+    a_group(stage, "g", 3)
     on.members(stage.world, "g", "p1", "p2", **MIDDLE)
     await gated(stage, "p1", "p2")
     on.members(stage.world, "g", "p3", **MIDDLE)
@@ -99,7 +108,7 @@ async def a_gang_waits_for_its_group_and_then_for_room(stage):
     await stage.placed("blocker")
     on.members(stage.world, "g", *P3, **MIDDLE)
     await gated(stage, *P3)
-    on.pod_group(stage.world, "g", 3)
+    a_group(stage, "g", 3)
     await unschedulable(stage, *P3)
     await stage.until(lambda: of(stage, "g") == UNSCHEDULABLE)
     end(stage, "blocker")
@@ -111,7 +120,7 @@ async def who_is_more_than_needed_waits_for_room(stage):
     block(stage, cpu="1")
     await stage.placed("blocker")
     on.members(stage.world, "g", *P4, **MIDDLE)
-    on.pod_group(stage.world, "g", 3)
+    a_group(stage, "g", 3)
     await counted(stage, P4, 3, 1)
     end(stage, "blocker")
     await stage.placed(*P4)
@@ -121,7 +130,7 @@ def two_gangs(first):
     async def of_two_gangs_one_goes(stage):
         names = {"g": P3, "h": ("q1", "q2", "q3")}
         for group in names:
-            on.pod_group(stage.world, group, 3)
+            a_group(stage, group, 3)
         order = [first, *(group for group in names if group != first)]
         for turn in range(3):
             for group in order:
@@ -137,7 +146,7 @@ def two_gangs(first):
 async def a_gang_preempts(stage):
     block(stage, klass="low")
     await stage.placed("blocker")
-    on.pod_group(stage.world, "g", 3)
+    a_group(stage, "g", 3)
     on.members(stage.world, "g", *P3, **MIDDLE)
     await stage.placed(*P3)
     await stage.until(lambda: of(stage, "g") == SCHEDULED)
@@ -145,7 +154,7 @@ async def a_gang_preempts(stage):
 
 
 async def a_basic_group_goes_pod_by_pod(stage):
-    on.pod_group(stage.world, "g")
+    a_group(stage, "g")
     on.members(stage.world, "g", "p1", **MIDDLE)
     await stage.placed("p1")
     on.members(stage.world, "g", "p2", "p3", **MIDDLE)
@@ -157,7 +166,7 @@ async def a_basic_group_goes_in_part(stage):
     await stage.placed("blocker")
     on.members(stage.world, "g", *P3, **MIDDLE)
     await gated(stage, *P3)
-    on.pod_group(stage.world, "g")
+    a_group(stage, "g")
     await counted(stage, P3, 2, 1)
     end(stage, "blocker")
     await stage.placed(*P3)
@@ -166,7 +175,7 @@ async def a_basic_group_goes_in_part(stage):
 async def a_basic_group_preempts(stage):
     block(stage, klass="low")
     await stage.placed("blocker")
-    on.pod_group(stage.world, "g")
+    a_group(stage, "g")
     on.members(stage.world, "g", *P3, **MIDDLE)
     await stage.placed(*P3)
     assert stage.pod("blocker") is None
@@ -188,12 +197,13 @@ GROUPS_OF_PODS = {
 
 @pytest.mark.parametrize("topology", [(), (TOPOLOGY,)], ids=["plain", "by placement"])
 @pytest.mark.parametrize("scenario", GROUPS_OF_PODS.values(), ids=GROUPS_OF_PODS)
-def test_groups_of_pods(scenario, topology):
+@pytest.mark.parametrize("release", ["1.36", "1.37"])
+def test_groups_of_pods(scenario, topology, release):
     async def main(stage):
         on.node(stage.world, "n", {"zone": "z"}, cpu="4")
         await scenario(stage)
 
-    play(main, *topology)
+    play(main, *topology, release=release)
 
 
 # -- preemption for groups as a whole -------------------------------------------------------------------------------------
@@ -392,7 +402,8 @@ RACKS = {
 
 
 @pytest.mark.parametrize(("shape", "taken", "groups"), RACKS.values(), ids=RACKS)
-def test_groups_are_placed_within_one_rack(shape, taken, groups):
+@pytest.mark.parametrize("release", ["1.36", "1.37"])
+def test_groups_are_placed_within_one_rack(shape, taken, groups, release):
     async def main(stage):
         racks(stage, **shape)
         for node, cpu in taken.items():
@@ -400,14 +411,14 @@ def test_groups_are_placed_within_one_rack(shape, taken, groups):
             stage.world.bind(f"on-{node}", node)
         for number, (key, least, size, cpu, placed, allowed) in enumerate(groups):
             pods = [f"g{number}-p{turn}" for turn in range(size)]
-            on.pod_group(stage.world, f"g{number}", least, together=key)
+            a_group(stage, f"g{number}", least, together=key)
             on.members(stage.world, f"g{number}", *pods, cpu=cpu, **MIDDLE)
             await counted(stage, pods, placed, size - placed)
             there = rack_of(stage, *(name for name in pods if stage.node_of(name)))
             assert there <= allowed
             assert key != "rack" or len(there) == min(placed, 1)
 
-    play(main, TOPOLOGY, judged=False)
+    play(main, TOPOLOGY, judged=False, release=release)
 
 
 def test_a_basic_group_continues_in_its_placement():

@@ -332,7 +332,8 @@ class GroupCycle(Struct, eq=False):
         binding = Binding.begin(queued, self.group.profile, decision, node)
         assumed.append(AssumedMember(binding, self.queue.nomination(pod.uid)))
         self.cluster.assume(binding.assumed, node)
-        self._pass_over_demands(pod, node)
+        if not self.as_one:  # since 1.37 pods of a group see what those before them demand
+            self._pass_over_demands(pod, node)
         self.queue.end_nomination(pod.uid)
         return binding
 

@@ -17,6 +17,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -130,7 +131,9 @@ def files_close_to(path: str | Path) -> str:
         names = [name for name, _ in zip(sorted(os.listdir(wanted.parent)), range(_MOST_NAMES), strict=False)]
     except (OSError, ValueError):
         return ""
-    return close_to(wanted.name, {name: str(wanted.parent / name) for name in names})
+    found = {name: str(wanted.parent / name) for name in names}
+    stems = get_close_matches(wanted.name.partition(".")[0], [name.partition(".")[0] for name in names], n=len(names) or 1)
+    return close_to(wanted.name, {name: path for name, path in found.items() if name.partition(".")[0] in stems})
 
 
 def _reason(error: OSError, path: str | Path = "") -> str:

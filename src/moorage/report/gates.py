@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from moorage.basis import table_of
+from moorage.basis.printable import close_to
 from moorage.errors import InputError
 from moorage.report.certainty import (
     ENOUGH_EQUAL,
@@ -255,7 +256,8 @@ def _measured(gate: PipelineGate, metrics: Mapping[str, MetricComparison]) -> Me
     found = metrics.get(key)
     if found is None:
         names = sorted(name for name in metrics if not name.endswith("%"))
-        raise InputError(f"gate {gate.text!r}: no metric {gate.metric}; there are {', '.join(names)}")
+        close = close_to(gate.metric, names)
+        raise InputError(f"gate {gate.text!r}: no metric {gate.metric}" + (close or f"; there are {', '.join(names)}"))
     if found.a is None and (gate.relative or gate.metric in {"newPending", "moved"}):
         raise InputError(f"gate {gate.text!r} compares with a stored run: give --baseline REPORT")
     return found

@@ -199,7 +199,7 @@ def test_the_first_of_several_files_with_a_name_wins(tmp_path):
     made = merged.endpoint(around())
     assert asyncio.run(made.credentials.identity()) == Identity("first")
     assert made.ca == certificates.CERTIFICATE.encode()
-    with pytest.raises(InputError, match="no configuration has been provided"):
+    with pytest.raises(InputError, match="missing: no such file"):
         read_kubeconfig([tmp_path / "missing"], must_exist=False)
 
 

@@ -5,10 +5,11 @@ import pytest
 
 from moorage.interfaces.cli.main import cli, main
 
+EXPLAIN = ["explain", "search-2", "-f", "examples/demo", "--probes", "0"]
 NEAR = {
     "a field of --edit": (
         ["explain", "search-2", "-f", "examples/demo", "--edit", "node/general-a1 unschedulabel=true"],
-        "close: unschedulable=VALUE",
+        "unknown field of a node; close: unschedulable=true|false; moorage help changes has all",
     ),
     "a label": (
         ["survive", "-f", "examples/demo", "--over", "topology.kubernetes.io/zon"],
@@ -19,6 +20,36 @@ NEAR = {
     "a policy": (
         ["check", "-f", "examples/demo", "--policy", "examples/check/moorage-polcy.yaml"],
         "close: examples/check/moorage-policy.yaml",
+    ),
+    "a resource of --edit": ([*EXPLAIN, "--edit", "pod/search-2 cpuu=500m"], "close: cpu=AMOUNT; moorage help changes has all"),
+    "a field of a workload": (
+        [*EXPLAIN, "--edit", "deployment/web replcas=1"],
+        "unknown field of a deployment; close: replicas=N",
+    ),
+    "no edit": ([*EXPLAIN, "--edit", "gibberish"], "write 'KIND/NAME FIELD=VALUE', such as 'pod/web requests.cpu=500m'"),
+    "a plugin of --edit": (
+        [*EXPLAIN, "--edit", "config/default-scheduler/NodeAffinitty disable"],
+        "does not run NodeAffinitty; close: NodeAffinity",
+    ),
+    "a label and its value": (
+        [*EXPLAIN, "--cordon", "dsk=ssd"],
+        "no node has this name or matches this selector; close: disk=ssd",
+    ),
+    "the end of a label": (["survive", "-f", "examples/demo", "--over", "zonee"], "no node has the label zonee; close: zone"),
+    "a metric": (
+        ["compare", "-f", "examples/demo", "--cordon", "general-a1", "--seeds", "1", "--fail-on", "pendng > 0"],
+        "gate 'pendng > 0': no metric pendng; close: pending",
+    ),
+    "a namespace": ([*EXPLAIN, "-n", "defualt"], "among 0 pods of namespace defualt; close: default"),
+    "a trace": (["simulate", "--trace", "opnb", "--pods", "a"], "no such format of traces; close: openb"),
+    "a pod to list": (["simulate", "-f", "examples/demo", "--pod", "warehuse"], "the run has no such pod; close: warehouse"),
+    "a policy that is named": (
+        ["check", "-f", "examples/demo", "--policy", "nope.yaml"],
+        "--policy nope.yaml: no such file; moorage help check says what one holds",
+    ),
+    "a file like none": (
+        ["explain", "x", "-f", "examples/demo", "--costs", "costs.yml"],
+        "costs.yml: No such file or directory",
     ),
     "no policy": (
         ["check", "-f", "examples/demo"],
@@ -45,11 +76,38 @@ def commands(group, words=()):
             yield (*words, name), command
 
 
-WITHOUT_EXAMPLES = {("run",)}
-"""Its help is in kube-scheduler's form."""
+def test_a_file_that_is_like_none_names_none(monkeypatch, capsys, pytestconfig):
+    """The endings alone make no names alike: costs.yml is not close to mkdocs.yml."""
+    monkeypatch.chdir(pytestconfig.rootpath)
+    with pytest.raises(SystemExit):
+        main(["explain", "x", "-f", "examples/demo", "--costs", "costs.yml"])
+    assert "close" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["report", "--live"], ["explain", "web", "--live"], ["dump"], ["ui"]], ids=" ".join)
+def test_without_a_kubeconfig_the_places_are_named_where_one_was_sought(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    said = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert (
+        f"no kubeconfig found: KUBECONFIG is not set, there is no {tmp_path}/.kube/config, and this is no pod of a cluster"
+        in said
+    )
+    assert "give --kubeconfig FILE, or run a cluster here: moorage up" in said
+
+
+def test_a_kubeconfig_that_is_missing_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nope"))
+    with pytest.raises(SystemExit):
+        main(["report", "--live"])
+    assert capsys.readouterr().err == f"error: {tmp_path}/nope: no such file\n"
 
 
 def test_the_help_of_every_command_has_examples():
     found = dict(commands(cli))
     assert len(found) > 25
-    assert {words for words, command in found.items() if "    moorage" not in (command.epilog or "")} <= WITHOUT_EXAMPLES
+    assert {words for words, command in found.items() if "    moorage" not in (command.epilog or "")} == set()

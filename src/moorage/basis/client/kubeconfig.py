@@ -192,7 +192,9 @@ def read_kubeconfig(paths: Sequence[Path], *, must_exist: bool, warn: Callable[[
         if path.is_file() and path.stat().st_mode & 0o077:
             warn(f"{path}: this file contains credentials and others can read it; chmod 600 it")
         _merge(merged, path, text)
-    if not found or not (merged.clusters or merged.contexts or merged.users):
+    if not found:
+        raise InputError(f"{source}: no such file")
+    if not (merged.clusters or merged.contexts or merged.users):
         raise InputError(f"{source}: no configuration has been provided; the file is missing or empty")
     return merged
 

@@ -35,6 +35,7 @@ from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.objects import find_objects, plain_object
 from moorage.basis.inputs.served_companions import Get, served_companions
 from moorage.basis.inputs.simulated_kinds import KINDS, find_kind, list_parts
+from moorage.basis.printable import one_line
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
 from moorage.simulator.cluster_reader import LeavesOut, ReadRules, read_sources
@@ -85,8 +86,11 @@ def endpoint_of(kubeconfig: str | os.PathLike[str] | None, context: str | None) 
     usual = Path.home() / ".kube" / "config"
     if kubeconfig is not None:
         return read_kubeconfig([Path(kubeconfig)], must_exist=True).endpoint(environment, context or "")
-    if listed or usual.exists() or context:
+    if listed or usual.exists():
         return read_kubeconfig(listed or [usual], must_exist=False).endpoint(environment, context or "")
+    if context or not os.environ.get("KUBERNETES_SERVICE_HOST"):
+        wanted = f"no kubeconfig found: KUBECONFIG is not set, there is no {usual}, and this is no pod of a cluster"
+        raise InputError(one_line(f"{wanted}; give --kubeconfig FILE, or run a cluster here: moorage up"))
     return in_cluster(environment)
 
 

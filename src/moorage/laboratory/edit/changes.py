@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from moorage.api import storage
 from moorage.api.core import Namespace, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Object, ObjectMeta, Pod
 from moorage.api.devices import ResourceClaim, ResourceClaimSpec
-from moorage.basis.printable import one_line
+from moorage.basis.printable import close_to, one_line
 from moorage.core.config.profiles import ResolvedProfile
 from moorage.core.config.scheduler_document import Loaded
 from moorage.errors import InputError
@@ -335,7 +335,8 @@ def reconfigure(loaded: Loaded, change: Change) -> Loaded:
 
 def _changed(profile: ResolvedProfile, plugin: str, change: Change, loaded: Loaded) -> ResolvedProfile:
     if not any(plugin in at_point for at_point in profile.points.values()):
-        raise InputError(one_line(f"{change.target}: profile {profile.scheduler_name} does not run {plugin}"))
+        close = close_to(plugin, sorted({name for names in profile.points.values() for name in names}))
+        raise InputError(one_line(f"{change.target}: profile {profile.scheduler_name} does not run {plugin}{close}"))
     if change.verb == "disable-plugin":
         return with_fields(profile, points=_without(profile.points, plugin))
     args_type = loaded.registry.args_type(plugin)

@@ -132,8 +132,10 @@ def _cordon(target: str, field: str) -> Change:
     return Change("node", "uncordon" if value == "false" else "cordon", target, "unschedulable", None, value == "true")
 
 
-def parse_field(kind: str, target: str, field: str, text: str, also: Iterable[str] = ()) -> Change:
+def parse_field(kind: str, target: str, field: str, text: str, also: Iterable[str] = ("evict",), what: str = "") -> Change:
     """Read the field of an edit of a pod or a node; ``text`` is the whole edit, ``also`` are more fields that it could have.
+
+    ``what``  the kind that the user named, if it is a workload
 
     Raises  InputError, with the fields that there are
     """
@@ -146,16 +148,21 @@ def parse_field(kind: str, target: str, field: str, text: str, also: Iterable[st
             if form.verb == "untaint":
                 return Change(form.owner, form.verb, target, "taints", name.removeprefix("taints."), None)
             return Change(form.owner, form.verb, target, name, None, _READS[form.read](name, value))
-    cordon = {"unschedulable=VALUE"} if kind == "node" else set()
-    known = sorted({*also, *cordon, *(_shown(form) for form in _FORMS if form.kind == kind)})
-    begins = {one.partition("=")[0].partition(".")[0].partition("[")[0].rstrip("-"): one for one in known}
-    close = close_to(name.partition(".")[0].partition("[")[0], begins)
-    raise InputError(one_line(f"edit {text!r}: unknown field of a {kind}{close}; fields: {', '.join(known)}"))
+    own = {"unschedulable=true|false"} if kind == "node" else {*also, *(f"{one}=AMOUNT" for one in _SHORT)}
+    known = sorted({*own, *(_shown(form) for form in _FORMS if form.kind == kind)})
+    begins = {re.split(r"[=.\[]", one)[0].rstrip("-"): one for one in known}
+    close = close_to(re.split(r"[.\[]", name)[0], begins)
+    more = "moorage help changes has all" if close else f"fields: {', '.join(known)}"
+    raise InputError(one_line(f"edit {text!r}: unknown field of a {what or kind}{close}; {more}"))
+
+
+#: How a value is written, by how it is read.
+_VALUES: Final = {"none": "-", "number": "=N", "amount": "=AMOUNT", "like": "=NODE"}
 
 
 def _shown(form: _Edit) -> str:
     field = form.field.replace(r"\..+", ".NAME").replace(r"\.[^.]+", ".NAME").replace(r"\[\d+\]\.", "[0].")
-    return field.replace("\\", "") + ("-" if form.read == "none" else "=VALUE")
+    return field.replace("\\", "") + _VALUES.get(form.read, "=VALUE")
 
 
 # -- asked -------------------------------------------------------------------------------------------------------------
@@ -194,7 +201,10 @@ def pods_asked_for(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str]
     if not found:
         known = [*(pod.name for pod in among), *(pod.key for pod in among), *workloads.values()]
         where = f" of namespace {namespace}" if namespace else ""
-        raise InputError(f"no pod or workload {asked} among {counted(len(among), 'pod')}{where}{close_to(asked, known)}")
+        close = (
+            close_to(asked, known) if among or not namespace else close_to(namespace, sorted({pod.namespace for pod in pods}))
+        )
+        raise InputError(f"no pod or workload {asked} among {counted(len(among), 'pod')}{where}{close}")
     return found
 
 

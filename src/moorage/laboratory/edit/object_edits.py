@@ -286,7 +286,8 @@ def _edited(template: PodTemplateSpec, edit: WorkloadEdit, *, check_only: bool =
     if field in _OF_PODS_ONLY:
         raise InputError(one_line(f"edit '{edit}': {field} is of a pod, not of a template{_INSTEAD.get(field, '')}"))
     target = f"pod/{edit.namespace or 'default'}/{edit.name}"
-    change = parse_field("pod", target, edit.field, str(edit), also=("replicas=VALUE", *(f"{one}=VALUE" for one in _PLAIN)))
+    also = ("replicas=N", *(f"{one}=VALUE" for one in _PLAIN))
+    change = parse_field("pod", target, edit.field, str(edit), also=also, what=edit.kind.lower())
     if check_only:
         return template
     pod = Pod(metadata=ObjectMeta(name=edit.name, namespace=edit.namespace or "default"), spec=template.spec)

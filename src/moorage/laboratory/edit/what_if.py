@@ -185,7 +185,8 @@ def selected_nodes(nodes: Iterable[Node], selector: str, option: str) -> list[No
         ) from None
     found = [node for node in held if parsed.matches(node.labels)]
     if not found:
-        close = close_to(selector, {name.partition(".")[0]: name for name in names})
+        labels = sorted({f"{key}={value}" for node in held for key, value in node.labels.items()})
+        close = close_to(selector, {**{one: one for one in labels}, **{name.partition(".")[0]: name for name in names}})
         raise InputError(one_line(f"{option} {selector}: no node has this name or matches this selector{close}"))
     return found
 

@@ -181,7 +181,9 @@ def failure_domains(nodes: Sequence[Node], over: str) -> tuple[list[FailureDomai
             without.append(node.name)
     if not found:
         wanted = ZONE if over == "zone" else over
-        close = close_to(wanted, sorted({key for node in nodes for key in node.labels}))
+        keys = sorted({key for node in nodes for key in node.labels})
+        ends = {key.rpartition("/")[2]: key for key in keys}
+        close = close_to(wanted, {**ends, **{key: key for key in keys}, "node": "node", "zone": "zone"})
         raise InputError(one_line(f"no node has the label {wanted}{close}"))
     return [FailureDomain(value, tuple(found[value])) for value in sorted(found)], without
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from moorage.api.core import Node
 from moorage.basis import table_of
+from moorage.basis.printable import close_to
 from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.simulator.cluster_reader import STRICT_RULES, read
@@ -71,7 +72,8 @@ def read_trace(
     known = FORMATS.get(format_name)
     if known is None:
         raise InputError(
-            f"{format_name}: no such format of traces; the formats are {', '.join(FORMATS)}, or module:function of your own"
+            f"{format_name}: no such format of traces{close_to(format_name, FORMATS.keys())}; the formats are"
+            f" {', '.join(FORMATS)}, or module:function of your own"
         )
     if pods is None:
         raise InputError(f"{format_name}: needs the file of pods: {known.pods}")

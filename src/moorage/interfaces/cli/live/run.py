@@ -186,7 +186,18 @@ def write_config(path: Path, document: Mapping[str, Any]) -> None:
         raise InputError(f"--write-config-to {path}: {error.strerror}") from None
 
 
-@click.command(cls=release_flags.ReleaseCommand)
+_EXAMPLES: Final = """Examples:
+
+\b
+    moorage run --kubeconfig ~/.kube/config --config scheduler.yaml
+    moorage run --config scheduler.yaml --plugins ./rules.py:QuietNodes --ui
+    moorage run --emulate auto --verify 0.01
+
+What is served and written, and what differs: moorage help run
+"""
+
+
+@click.command(cls=release_flags.ReleaseCommand, epilog=_EXAMPLES)
 def run(given: Given, era: release_flags.Era) -> int:
     """Schedule the pods of a live cluster.
 

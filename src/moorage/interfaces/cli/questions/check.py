@@ -9,9 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from moorage import __version__
-from moorage.basis.printable import counted
+from moorage.basis.files import files_close_to
+from moorage.basis.printable import counted, one_line
 from moorage.errors import InputError
-from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, file_named_in, read_cluster, read_file, rules_of
+from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, STDIN, file_named_in, read_cluster, read_file, rules_of
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.gate_options import PIPELINE_OUTPUTS, ManifestLines, pending_findings, print_gate_report
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answer
@@ -36,6 +37,9 @@ def check(**given: Any) -> int:
             f"no policy: there is no {DEFAULT_POLICY} in this folder; name one with --policy FILE, or write one"
             " (moorage help check); moorage demo --copy . has examples/check/moorage-policy.yaml"
         )
+    if given["policy"] != STDIN and not Path(given["policy"]).exists():
+        close = files_close_to(given["policy"]) or "; moorage help check says what one holds"
+        raise InputError(one_line(f"--policy {given['policy']}: no such file{close}"))
     policy = read_policy(read_file(given["policy"], CONFIG_LIMIT), given["policy"], file_named_in)
     limit = policy.time_limit_s if given["time_limit"] is None else given["time_limit"]
     given, paths = {**given, "time_limit": limit, "effort": policy.effort}, given["paths"]

@@ -48,7 +48,8 @@ from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED, end
 from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, leave_memory_at_exit, output_style, print_styled
 from moorage.laboratory.budget import TimeBudget, usual_limit_s
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.edit.object_edits import replaced
+from moorage.laboratory.edit.edits import parse_edit
+from moorage.laboratory.edit.object_edits import read_change, replaced
 from moorage.laboratory.edit.scaling import parse_scaled
 from moorage.laboratory.edit.what_if import InputChanges, Replacement, parse_added_nodes
 from moorage.report.answer import Answer, AnswerRequest, LateText
@@ -69,6 +70,9 @@ def what_if(given: Mapping[str, Any], custom: tuple[str, ...] = ()) -> InputChan
 
     Raises  InputError
     """
+    for text in given["edits"]:
+        if isinstance(read_change(text), str):
+            parse_edit(text)  # no edit: refused with the form of one
     return InputChanges(
         edits=given["edits"],
         cordoned=given["cordoned"],

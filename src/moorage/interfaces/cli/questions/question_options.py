@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moorage.api.selectors import Selector, SelectorError, parse_selector
+from moorage.basis.printable import close_to
 from moorage.errors import InputError
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.edit.edits import whole_name
@@ -94,4 +95,5 @@ def refuse_unmatched(narrowing: Narrowing, run: Run) -> None:
     Raises  InputError
     """
     if unmatched := narrowing.unmatched(run.pods):
-        raise InputError(f"--pod {unmatched[0]}: the run has no such pod")
+        names = [name for one in run.pods for name in (one.name, f"{one.namespace}/{one.name}")]
+        raise InputError(f"--pod {unmatched[0]}: the run has no such pod{close_to(unmatched[0], names)}")

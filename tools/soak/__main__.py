@@ -111,8 +111,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--pods-a-minute", type=int, default=0)
     parser.add_argument("--most", type=float, default=0.1, help="the highest slope, in MB an hour (default: 0.1)")
+    parser.add_argument(
+        "--settled", type=float, default=_SETTLED_MINUTES, help="minutes after which the slope is measured (default: 10)"
+    )
     given = parser.parse_args(arguments)
-    since = min(_SETTLED_MINUTES, given.minutes / 2)
+    since = min(given.settled, given.minutes / 2)
     with tempfile.TemporaryDirectory(prefix="moorage-soak-") as name, ExitStack() as stack:
         folder = Path(name)
         kubeconfig = folder / "kubeconfig"

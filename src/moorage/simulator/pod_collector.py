@@ -6,13 +6,10 @@ Source  kubernetes, pkg/controller/podgc/gc_controller.go, gcOrphaned
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.core.engine.facts import Done, Gone, News
-
-#: How long a node has to be missing before its pods are deleted, in seconds.
-QUARANTINE_S: Final = 40.0
+from moorage.rules.workloads.pod_collection import QUARANTINE_S
 
 
 class PodCollector:

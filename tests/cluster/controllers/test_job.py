@@ -5,7 +5,8 @@ from itertools import islice
 import pytest
 import yaml
 
-from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector
+from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector
+from moorage.cluster.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
 from moorage.rules.workloads.job import Jobs
 from moorage.rules.workloads.missing_pods import parse_indexes
 

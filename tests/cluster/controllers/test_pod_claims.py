@@ -2,7 +2,8 @@
 
 import pytest
 
-from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGroupProtection
+from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector
+from moorage.cluster.controllers.upkeep.pod_group_protection import PodGroupProtection
 from moorage.rules.volumes.pod_claims import EphemeralVolumes, ResourceClaims
 from moorage.rules.volumes.volumes import Volumes
 

@@ -6,7 +6,9 @@ The names are those that a kube-controller-manager v1.36.2 gave to what it made 
 import pytest
 import yaml
 
-from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector, PodGarbageCollector, PodGroupProtection
+from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector
+from moorage.cluster.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
+from moorage.cluster.controllers.upkeep.pod_group_protection import PodGroupProtection
 from moorage.rules.workloads.job import Jobs, group_name, workload_name
 
 JOB = """

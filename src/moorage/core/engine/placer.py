@@ -1,8 +1,9 @@
-"""The placer: the one place where a pod leaves the queue for a node, and where that is confirmed or undone.
+"""The placer: the one place where the engine counts a pod on a node before the cluster says so, and takes it off again.
 
-An attempt, the fast lane and runs of copies decide; each then calls a method here, which takes the pod out of the queue, counts
-it on its node, advances the order of nodes, numbers the bind, and tells the queue of the event. A driver on a cluster assumes a
-pod, and confirms it when the API server has answered; a simulation may do both at once.
+An attempt, the fast lane and runs of copies decide; each then calls a method here. For the lane and copies it also takes the
+pod out of the queue, advances the order of nodes, numbers the bind, and tells the queue of the event; the pod of an attempt has
+left the queue, and its search has advanced the order. A driver on a cluster assumes a pod, and the watch confirms it
+(``EventHandlers``); a simulation may do both at once.
 """
 
 from __future__ import annotations

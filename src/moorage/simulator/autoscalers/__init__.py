@@ -1,4 +1,4 @@
-"""Autoscalers as they are: what Karpenter decides about pending pods and about nodes, by its own rules.
+"""Autoscalers as they are: what Karpenter and cluster-autoscaler decide about pending pods and about nodes, by their own rules.
 
 ``Karpenter`` answers for a cluster that was read: which nodes it adds for pending pods, and why each node stays or goes.
 ``read_price_list`` reads the instance types with offerings and prices. Below it, ``solve`` places pods on the nodes of a

@@ -1,4 +1,6 @@
-"""Concurrency limits: seats for requests and watches, shared so that one client cannot take all of them.
+"""Limits of requests: seats for them and for watches, which of them are large, and what carries those out.
+
+Seats are shared so that one client cannot take all of them.
 
 A client that has all its seats taken waits briefly for one, since bursts are normal. After that, and when the whole server
 is full, it gets 429.

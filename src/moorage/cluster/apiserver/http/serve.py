@@ -23,11 +23,11 @@ from moorage.basis.serving.connections import BACKLOG, AcceptLimits, ConnectionA
 from moorage.basis.serving.listen_addresses import is_loopback
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
+from moorage.cluster.apiserver.address_objects import keep_service_addresses
 from moorage.cluster.apiserver.admission_configuration import AdmissionConfiguration
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.server import Front, WebSite
 from moorage.cluster.apiserver.http.worker import DeferredWork, Worker
-from moorage.cluster.apiserver.service_addresses import keep_service_addresses
 from moorage.cluster.apiserver.sqlite_log import SQLiteLog
 from moorage.errors import ConfigError
 from moorage.rules.store.event_apis import mirror_events

@@ -21,13 +21,13 @@ from moorage.basis.inputs.files import open_sources
 from moorage.basis.inputs.objects import SERVER_VERSION, FoundObject, find_objects, is_printed
 from moorage.basis.printable import counted, some
 from moorage.cluster.apiserver.schema.request_bodies import fit, form_of_kind
-from moorage.cluster.controllers.upkeep.garbage_collector import QUARANTINE_S
 from moorage.errors import InputError
 from moorage.interfaces.cli.terminal import Progress
 from moorage.rules.store.conversion_webhooks import convert_by_webhook
 from moorage.rules.store.store import Store
 from moorage.rules.workloads.made_from import is_made_from
 from moorage.rules.workloads.missing_pods import POD_TEMPLATE_HASH
+from moorage.rules.workloads.pod_collection import QUARANTINE_S
 from moorage.rules.workloads.replica_set import new_replica_set, revision_of
 
 # -- missing owners ----------------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def deleted_group(least, fits):
     return pods_of_a_group_that_is_gone_wait_for_it
 
 
-async def who_is_left_over_goes_by_priority(stage):
+async def a_higher_priority_before_who_is_left_over(stage):
     """A gang of which one pod is left over: of it and a single pod of a higher priority, the latter goes first."""
     a_group(stage, "g", 2)
     crew(stage, "g", *P3, cpu="1500m")
@@ -141,7 +141,7 @@ GROUPS = {
     "a basic group that is placed and gone": deleted_group(None, fits=True),
     "a gang that waits and whose group is gone": deleted_group(2, fits=False),
     "a basic group that waits and is gone": deleted_group(None, fits=False),
-    "who is left over goes by priority": who_is_left_over_goes_by_priority,
+    "a higher priority before who is left over": a_higher_priority_before_who_is_left_over,
 }
 
 

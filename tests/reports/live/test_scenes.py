@@ -274,6 +274,20 @@ def test_05_and_06_the_texts_of_the_stages_after_the_filters(monkeypatch):
     assert sorted(text.count(preemption) for text in played(monkeypatch, fleet)) == [1, 2]
 
 
+def test_16_no_pod_of_a_gang_of_twenty_has_an_error(monkeypatch):
+    async def play(scene, live):
+        await scene.apply("16-gang-of-twenty")
+        await scene.bound(*(f"boat-{at}" for at in range(20)))
+        await asyncio.sleep(0.3)
+        return scene.writes, await scene.events("FailedScheduling"), await scene.condition("flotilla")
+
+    writes, failed, condition = played(monkeypatch, play)
+    assert [event["note"] for event in failed if "minCount" not in event["note"]] == []
+    assert not [body for _, _, body in writes if "SchedulerError" in json.dumps(body)]
+    assert sum(what.endswith("/binding") for _, what, _ in writes) == 20
+    assert (condition["status"], condition["reason"]) == ("True", "Scheduled")
+
+
 # -- devices -----------------------------------------------------------------------------------------------------------
 
 
@@ -336,6 +350,39 @@ def test_10_a_claim_for_extended_resources_is_made_in_kube_schedulers_order(monk
     assert status == f"resourceclaims/{name}/status"
     assert (method, shown, list(body)) == ("PATCH", "pods/docker/status", ["status"])
     assert body["status"]["extendedResourceClaimStatus"]["resourceClaimName"] == name
+
+
+def test_17_pods_of_a_group_that_share_a_claim_fail_none_of_them(monkeypatch):
+    async def play(scene, live):
+        await scene.apply("17-shared-crane")
+        await scene.bound("docker-0", "docker-1", "docker-2")
+        await asyncio.sleep(0.3)
+        claim = await scene.get("ResourceClaim", "shared", "resource.k8s.io/v1")
+        return await scene.events("FailedScheduling"), claim
+
+    failed, claim = played(monkeypatch, play)
+    assert [event["note"] for event in failed if "allocated elsewhere" in event["note"]] == []
+    assert len(claim["status"]["reservedFor"]) == 3
+
+
+@pytest.mark.parametrize("freed", ["the first pod goes", "another node comes"])
+def test_18_a_pod_that_waits_for_an_extended_resource_is_woken(monkeypatch, freed):
+    async def play(scene, live):
+        await scene.apply("18-one-crane.first")
+        await scene.bound("first")
+        await scene.apply("18-one-crane.then")
+        await scene.until(lambda: scene.events("FailedScheduling"))
+        if freed == "another node comes":
+            await scene.apply("18-one-crane.pier")
+        else:
+            claim = next(what for _, what, _ in scene.writes if what.endswith("/status") and "resourceclaims" in what)
+            await scene.delete("Pod", "first")  # and what the controller of claims does then
+            free = b'{"status": {"allocation": null, "reservedFor": null}}'
+            await scene.patch(f"/apis/resource.k8s.io/v1/namespaces/default/{claim}", free)
+        await scene.bound("second")
+        return await scene.get("Pod", "second")
+
+    assert played(monkeypatch, play)["spec"]["nodeName"] == ("pier" if freed == "another node comes" else "quay")
 
 
 # -- bindings ----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 from moorage.simulator.autoscalers.karpenter.solve import solve
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ZONE, exists
-from tests.simulator.autoscalers.karpenter.clusters import assorted, default_types, needs, pod, pool, scene
+from tests.simulator.autoscalers.karpenter.clusters import assorted, default_types, needs, node, pod, pool, scene
 
 Z1, Z2, Z3 = "test-zone-1", "test-zone-2", "test-zone-3"
 _KEY = "test-key"
@@ -232,3 +232,24 @@ def test_packing(asked: Any, types: Any, sizes: list[int], cheapest: set[str] | 
     assert (found.errors, sorted(len(claim.pods) for claim in found.claims)) == ({}, sizes)
     if cheapest is not None:
         assert {claim.types[0].name for claim in found.claims} == cheapest
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [
+        ([("team", "NotIn", "red")], [("team", "Exists")], True),
+        ([("team", "NotIn", "red")], [("team", "In", "blue")], True),
+        ([("team", "NotIn", "red")], [("team", "In", "red")], False),
+        ([("team", "DoesNotExist")], [("team", "Exists")], False),
+        ([], [("team", "Exists")], False),
+    ],
+)
+def test_a_node_has_the_label_of_which_its_first_pod_says_something(first: Any, second: Any, together: bool) -> None:
+    """Karpenter's own decision in a random cluster: the node's requirements are narrowed by each pod that it gets."""
+    held = node("bow", assorted(8)[7])
+    waiting = [
+        pod(name, cpu=cpu, affinity=needs(asked) if asked else {})
+        for name, cpu, asked in (("a", "2", first), ("b", "1", second))
+    ]
+    plan = solve(scene(assorted(8), nodes=[held]), waiting)
+    assert sorted(one.name for one in plan.placed["bow"]) == (["a", "b"] if together else ["a"])

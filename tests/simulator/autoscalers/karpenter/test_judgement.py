@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,16 @@ def test_why_a_node_stays(tmp_path: Path, name: str, path: str, value: Any, why:
     held[last.replace("~", "/")] = value
     found = _karpenter(tmp_path, documents).verdict("node-2")
     assert (found.decision, found.why) == ("keep" if why else "delete", why)
+
+
+def test_a_pod_that_must_not_be_disrupted_is_named_before_a_budget(tmp_path: Path) -> None:
+    documents = _documents()
+    documents["PodDisruptionBudget/db"]["spec"]["selector"] = {"matchLabels": {"app": "web"}}
+    second = deepcopy(documents["Pod/web-2"])
+    second["metadata"] |= {"name": "web-3", "uid": "web-3", "annotations": {_OWN: "true"}}
+    found = _karpenter(tmp_path, {**documents, "Pod/web-3": second}).verdict("node-2")
+    assert (found.decision, found.why) == ("keep", f'Pod has "{_OWN}" annotation (Pod=shop/web-3)')
+    assert list(found.pods) == ["shop/web-2", "shop/web-3"]
 
 
 _DRIFTED = {"type": "Drifted", "status": "True", "lastTransitionTime": "2026-08-20T10:00:00Z"}

@@ -207,4 +207,4 @@ def test_namespaces_of_terms() -> None:
 def test_an_error_names_the_constraint() -> None:
     one = pod(affinity=near(term(ZONE)))
     told = _run([one], [pool(requirements=[(ZONE, "In", Z1)])]).errors[one.metadata.uid]
-    assert told.startswith(f"unsatisfiable topology constraint for pod affinity, key={ZONE} (counts = {Z1}:0, podDomains = ")
+    assert told.startswith(f"unsatisfiable topology constraint for pod affinity, key={ZONE} (counts = {Z1}: 0, podDomains = ")

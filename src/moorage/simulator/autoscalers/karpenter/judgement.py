@@ -34,6 +34,8 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import is_active, is_owned_by
 
 _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+#: Begins why a pod holds its node; asked of all its pods before budgets are.
+_PROTECTED: Final = f'Pod has "{_DO_NOT_DISRUPT}" annotation'
 DISRUPTED: Final = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
 _REASONS: Final = ("Empty", "Drifted", "Underutilized")
 _UNLIMITED: Final = (1 << 31) - 1
@@ -216,7 +218,8 @@ class SceneJudge:
             return f"NodePool not found (NodePool={held.pool})", {}
         key = self._holding_key(held)
         holding = held.remembered("holding", key, lambda: {one.key: told for one in held.pods if (told := self._holds(one))})
-        return next(iter(holding.values()), ""), holding
+        first = (told for told in holding.values() if told.startswith(_PROTECTED))
+        return next(first, next(iter(holding.values()), "")), holding
 
     def _holding_key(self, held: scene.ExistingNode) -> tuple[float, list[int]]:
         """Return what decides which pods hold a node, beside them: the budgets, and the time if a pod is protected for long."""
@@ -228,7 +231,7 @@ class SceneJudge:
         if not is_active(pod):
             return ""
         if self._is_protected(pod):
-            return f'Pod has "{_DO_NOT_DISRUPT}" annotation (Pod={pod.namespace}/{pod.name})'
+            return f"{_PROTECTED} (Pod={pod.namespace}/{pod.name})"
         if is_owned_by(pod, "Node") or any(tolerates(held, DISRUPTED) for held in pod.spec.tolerations):
             return ""
         names = [one for one in self._budgets if covers(one, pod)]

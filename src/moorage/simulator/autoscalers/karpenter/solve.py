@@ -128,6 +128,8 @@ class _Solver:
         self._open = self._alive.copy()
         self._open[[scene.row_of[name] for name in closed if name in scene.row_of]] = False
         self._held: dict[int, keys.Requirements] = {}
+        #: Nodes that got a pod which says something of a label that they lack: the node then has it, for later pods.
+        self._widened: set[int] = set()
         self._ports: dict[int, frozenset[HostPort]] = {}
         census = scene.remembered.of("census", lambda: Census(scene.domains, scene.nodes, scene.namespaces))
         self._topology = Topology(census, {pod.metadata.uid for pod in pods}, without, turn)
@@ -220,6 +222,9 @@ class _Solver:
         open_ = self._open if pod.metadata.uid in self._moving else self._alive
         # A node that is short of something takes no pod, even if the pod asks for none of it.
         mask = open_ & self._scene.taking(pod.spec.tolerations, asking.key, asking.requirements)
+        for row in self._widened:
+            tolerated = find_untolerated(self._scene.nodes[row].taints, pod.spec.tolerations) is None
+            mask[row] = open_[row] and tolerated and keys.is_compatible(self._held[row], asking.requirements)
         mask &= (self._free >= asking.vector).all(axis=1)
         near = self._topology.rows(pod, asking.strict) if mask.any() else None
         for row in map(int, np.flatnonzero(mask if near is None else mask & near)):
@@ -231,6 +236,8 @@ class _Solver:
             except NoPlaceError:
                 continue
             self._held[row] = found
+            if found.keys() > held.requirements.keys():
+                self._widened.add(row)
             self._free[row] -= asking.vector
             if asking.ports:
                 self._ports[row] = self._ports.get(row, held.ports) | asking.ports

@@ -370,7 +370,7 @@ class Topology:
 
 def _told(group: _Group, of_pod: keys.KeyRequirement, of_node: keys.KeyRequirement) -> str:
     shown = sorted(group.counts.items())
-    counts = ", ".join(f"{domain}:{count}" for domain, count in shown[:_LISTED])
+    counts = ", ".join(f"{domain}: {count}" for domain, count in shown[:_LISTED])
     if len(shown) > _LISTED:
         counts += f" and {len(shown) - _LISTED} other(s)"
     return (

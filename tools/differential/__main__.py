@@ -2,7 +2,8 @@
 
 ``python -m tools.differential apiserver --cluster FOLDER`` compares the embedded API server with kube-apiserver
 (`apiserver.py`), ``python -m tools.differential kueue --seed 7 --count 1000`` admission to queues with Kueue (`kueue.py`), and
-``descheduler`` instead of ``kueue`` what a DeschedulerPolicy evicts with the descheduler (`descheduler.py`).
+so with ``descheduler`` what a DeschedulerPolicy evicts (`descheduler.py`), and with ``karpenter`` new nodes and disruptions
+(`karpenter.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final
 
 from moorage.api.releases import CURRENT, TODAY, find_release
 from moorage.api.releases.release import Release
-from tools.differential import apiserver, descheduler, gates, kueue, recordings
+from tools.differential import apiserver, descheduler, gates, karpenter, kueue, recordings
 from tools.differential.scheduler import FOUND, MAKERS, counted, run, table, with_figures
 from tools.oracles import OracleMissingError, Program, built
 
@@ -147,6 +148,7 @@ def _figures(given: argparse.Namespace) -> int:
 #: What compares random worlds, by the name of its program: what the program runs, how, and where worlds go that differ.
 _WORLDS: Final[dict[str, tuple[str, Callable[..., Counter[str]], Path]]] = {
     "descheduler": ("the descheduler's plugins, evictor and policies", descheduler.run, descheduler.FOUND),
+    "karpenter": ("Karpenter's provisioner and methods of disruption", karpenter.run, karpenter.FOUND),
     "kueue": ("Kueue's scheduler, cache and queues", kueue.run, kueue.FOUND),
 }
 

@@ -1,8 +1,8 @@
 """The atlas of pending pods: a page for each situation, made by running Moorage on its smallest input.
 
 ``make atlas`` writes ``docs/atlas`` and the table by which ``moorage explain --event`` finds a page. What people wrote in
-``atlas/situations.toml`` is the title, what not to do, the release and the threads; the event, the cause and the commands are
-Moorage's answer.
+``atlas/situations.toml`` is the title, what not to do and the threads; the event, the cause and the commands are Moorage's
+answer, and the release is that of the newest feature in ``atlas/releases.toml`` that the input or the event shows.
 """
 
 import json
@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "atlas"
 TABLE = ROOT / "src" / "moorage" / "report" / "atlas.json"
 SITUATIONS = tomllib.loads((Path(__file__).parent / "atlas" / "situations.toml").read_text("utf-8"))["situation"]
+FEATURES = tomllib.loads((Path(__file__).parent / "atlas" / "releases.toml").read_text("utf-8"))["feature"]
 _THREAD = re.compile(r"(?P<repository>[^#/]+/[^#/]+)#(?P<number>[0-9]+)")
 _COST = "`moorage explain` gives the cost of each change, and what else happens then."
 
@@ -34,6 +35,23 @@ def answer_to(name):
     given = read_given([f"{found['input']}\n"])
     limits = ChangeLimits(alternatives=2)
     return explain_cluster(given, Options(), ExplainOptions(asked=(found["pod"],), limits=limits))[0]
+
+
+def features_of(situation):
+    """Return what Kubernetes needs to have for a situation, the newest last."""
+    message = answer_to(situation["name"]).message
+    shown = [
+        one for one in FEATURES
+        if ("field" in one and re.search(one["field"], situation["input"]))
+        or ("event" in one and re.search(one["event"], message))
+        or situation["name"] in one.get("situations", ())
+    ]  # fmt: skip
+    return sorted(shown or FEATURES[:1], key=lambda one: release_of(one["since"]))
+
+
+def release_of(text):
+    """Return a release as a value that sorts: 1.10 after 1.9."""
+    return tuple(map(int, text.split(".")))
 
 
 def _cause(explanation):
@@ -82,7 +100,9 @@ def page_of(situation):
     lines += ["## What not to do", "", situation["avoid"], "", "## Try it", "", "```yaml"]
     lines += [*situation["input"].rstrip().splitlines(), "```", ""]
     lines += ["```bash", f"moorage explain -f cluster.yaml {situation['pod']}", "```", ""]
-    lines += [f"What is described here is so since Kubernetes {situation['since']}.", ""]
+    newest = features_of(situation)[-1]
+    what = f"{newest['name'][0].upper()}{newest['name'][1:]}"
+    lines += ["## Since", "", f"Kubernetes {newest['since']}. {what}: [where that is written]({newest['source']}).", ""]
     if situation["threads"]:
         lines += ["## Where people asked", "", *_threads(situation["threads"]), ""]
     return "\n".join(lines).rstrip() + "\n"

@@ -1,11 +1,13 @@
 """Each page of the atlas is what Moorage says of its input today, and an event's text finds its page."""
 
 import re
+import tomllib
 
 import pytest
 
+from moorage.basis import text_of
 from moorage.report.atlas import entries, find_entries, reasons_of
-from tests.reports.atlas_pages import DOCS, SITUATIONS, TABLE, answer_to, files, page_of
+from tests.reports.atlas_pages import DOCS, FEATURES, SITUATIONS, TABLE, answer_to, features_of, files, page_of, release_of
 
 NAMES = [one["name"] for one in SITUATIONS]
 
@@ -13,8 +15,33 @@ NAMES = [one["name"] for one in SITUATIONS]
 def test_there_are_a_hundred_situations():
     assert len(NAMES) >= 100
     assert len(set(NAMES)) == len(NAMES)
-    fields = {"name", "title", "pod", "input", "avoid", "since", "threads"}
+    fields = {"name", "title", "pod", "input", "avoid", "threads"}
     assert all(one.keys() == fields for one in SITUATIONS)
+
+
+def test_releases_are_those_of_the_gates():
+    """A feature is there for everyone once its gate is open, which our table of gates says too."""
+    tables = tomllib.loads(text_of("moorage.api.releases", "gates.toml"))
+    gates = {
+        name: steps
+        for table in tables.values()
+        for name, steps in table.items()
+        if " beta" in str(steps) or " ga" in str(steps)
+    }
+    gated = [one for one in FEATURES if "gate" in one]
+    assert len(gated) >= 9
+    for one in gated:
+        steps = [step.split() for step in gates[one["gate"]].split(", ")]
+        is_open = (words[0] for words in steps if words[1] in {"beta", "ga"} and "off" not in words)
+        assert one["since"] == next(is_open), one["name"]
+
+
+@pytest.mark.slow
+def test_each_feature_has_a_source_and_is_shown():
+    assert all(one["source"].startswith("https://") for one in FEATURES)
+    assert all(release_of(one["since"]) >= (1, 0) for one in FEATURES)
+    shown = {feature["name"] for one in SITUATIONS for feature in features_of(one)}
+    assert {one["name"] for one in FEATURES} == shown
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=NAMES)

@@ -9,6 +9,8 @@ interface LiveParts {
   readonly pod: LinkTo;
   /** Of `shop/Deployment/web`. */
   readonly workload: LinkTo;
+  /** To the situations that an event may stand for. */
+  readonly event?: ((text: string) => string) | undefined;
   /** Ask the reader to confirm a kubectl command and run it on the server; missing where the interface changes nothing. */
   readonly run?: ((command: string) => void) | undefined;
 }

@@ -32,6 +32,8 @@ export const nodeLink = (node: string): string => linkTo(["node", node]);
 
 export const workloadLink = (workload: string): string => linkTo(["workload", ...workload.split("/")]);
 
+export const eventLink = (event: string): string => linkTo(["atlas"], { event });
+
 let writing: ReturnType<typeof setTimeout> | undefined;
 
 /** Change the query of the address without a new entry in the history. */

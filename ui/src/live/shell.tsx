@@ -8,7 +8,7 @@ import { RunDialog } from "../kit/run";
 import { PAGES } from "../pages";
 import { plural, visible } from "../text";
 import { post } from "./api";
-import { linkTo, nodeLink, place, podLink, workloadLink } from "./router";
+import { eventLink, linkTo, nodeLink, place, podLink, workloadLink } from "./router";
 import { cluster, type Link, link } from "./state";
 
 export function Shell() {
@@ -60,7 +60,7 @@ export function Shell() {
   );
 }
 
-const PLACES = { node: nodeLink, pod: podLink, workload: workloadLink };
+const PLACES = { node: nodeLink, pod: podLink, workload: workloadLink, event: eventLink };
 /** The command that waits for the reader's confirmation. */
 const toRun = signal("");
 const confirm = (command: string) => {

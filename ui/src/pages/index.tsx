@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { COMPARE, WHAT_IF } from "../forms";
 import type { Cluster } from "../live/cluster";
 import { AskPage } from "./ask";
+import { AtlasPage } from "./atlas";
 import { MapPage } from "./map";
 import { NodePage } from "./node";
 import { PodPage } from "./pod";
@@ -30,6 +31,7 @@ export const PAGES: readonly Page[] = [
   },
   { name: "if", label: "What if", asks: true, show: (cluster) => <AskPage cluster={cluster} title="What if …" forms={WHAT_IF} /> },
   { name: "compare", label: "Compare", asks: true, show: (cluster) => <AskPage cluster={cluster} title="Compare two configurations or releases" forms={COMPARE} /> },
+  { name: "atlas", label: "Atlas", show: () => <AtlasPage /> },
   { name: "time", label: "Time", show: () => <TimePage /> },
   { name: "setup", label: "Setup", show: () => <SetupPage /> },
 ];

@@ -31,6 +31,7 @@ from moorage.cluster.apiserver.schema.representations import JSON
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.profile import Profile
+from moorage.interfaces.web.atlas_route import AtlasRoute
 from moorage.interfaces.web.change_stream import Hub, Make
 from moorage.interfaces.web.history import Past
 from moorage.interfaces.web.kubectl_commands import CommandRoute
@@ -229,6 +230,7 @@ class EmbeddedSite:
         self._profiles = profiles
         turns = None if scheduler is None else SchedulerTurns(scheduler, profiles or scheduler.profiles)
         PodRoutes(self.site, source.pod, turns)
+        AtlasRoute(self.site)
         setup = SetupRoute(self.site, scheduler, notes, measured)
         self._request: Perform | None = None
         CommandRoute(self.site, None if on_change is None else self._perform, on_change)

@@ -23,6 +23,7 @@ from moorage.cluster.apiserver.http.responses import error_response
 from moorage.core.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.framework.profile import Profile
+from moorage.interfaces.web.atlas_route import AtlasRoute
 from moorage.interfaces.web.change_stream import Hub, Make
 from moorage.interfaces.web.pod_routes import PodRoutes, SchedulerTurns
 from moorage.interfaces.web.rows import QueueState, WorkloadRow, queue_state
@@ -128,6 +129,7 @@ class LiveSite:
         self._seats = Seats(_LIMITS)
         self._site = Site(Hub(source), Sessions[str](), self._admit, source.namespaces)
         PodRoutes(self._site, source.pod, SchedulerTurns(source.scheduler, profiles))
+        AtlasRoute(self._site)
         SetupRoute(self._site, source.scheduler, (), measured)
         self._site.route("GET", "/lab/v1/pods/{namespace}/{name}/explanation", self._explanation)
 

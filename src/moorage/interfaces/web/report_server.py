@@ -19,6 +19,7 @@ from moorage.basis.serving.connections import HEADERS, answering
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits
 from moorage.cluster.apiserver.http.responses import error_response
+from moorage.interfaces.web.atlas_route import AtlasRoute
 from moorage.interfaces.web.change_stream import Hub
 from moorage.interfaces.web.mirror import PriceOf
 from moorage.interfaces.web.pod_routes import ClusterSource, PodRoutes, SchedulerTurns
@@ -72,6 +73,7 @@ async def serve_cluster(
         Thread(target=past.read_ahead, daemon=True).start()
     site = Site(hub, sessions, namespaces=source.namespaces)
     PodRoutes(site, source.pod, SchedulerTurns(source.scheduler, source.scheduler.profiles))
+    AtlasRoute(site)
     SetupRoute(site, source.scheduler, source.notes, recorded=lambda: [agreement_of(log.directory) for log, _ in logs])
     with question_folder() as folder:
         board = Board(folder, words_given, answer, on_change=hub.wake, past_of=partial(run_in, price_of=price_of))

@@ -1,7 +1,9 @@
 /** The page of one pod: the decision, what refused it, what would change it. */
 import type { ComponentChildren } from "preact";
+import { useContext } from "preact/hooks";
 import type { Explanation, ExplanationAnswer, Remedy } from "../../documents";
 import { Chips, Facts, Quote, Section, type Tone } from "../../kit/basics";
+import { Links } from "../../kit/links";
 import type { ScoreColumns } from "../../ranking";
 import { briefly, plural, visible } from "../../text";
 import { AnswerHead } from "../envelope";
@@ -54,16 +56,30 @@ export function ExplanationPage({ document, offer, scores }: ExplanationProps) {
       {answer.message && (
         <Section title="The event" aside="kube-scheduler’s own words">
           <Quote>{answer.message}</Quote>
+          <InAtlas event={answer.message} />
         </Section>
       )}
     </>
   );
 }
 
+/** A link to what such events stand for; a report has no pages to lead to. */
+function InAtlas({ event }: { event: string }) {
+  const { event: linkOf } = useContext(Links);
+  return linkOf ? (
+    <p class="small">
+      <a href={linkOf(event)}>What such events stand for: the atlas</a>
+    </p>
+  ) : null;
+}
+
 function Conflicts({ conflicts }: { conflicts: ExplanationAnswer["conflicts"] }) {
   if (!conflicts.length) return null;
   return (
-    <Section title="No node satisfies together" aside={plural(conflicts.length, "combination")}>
+    <Section
+      title={conflicts.some((terms) => terms.length > 1) ? "No node satisfies together" : "No node satisfies"}
+      aside={plural(conflicts.length, conflicts.some((terms) => terms.length > 1) ? "combination" : "requirement")}
+    >
       <ul class="cards">
         {conflicts.map((terms) => (
           <li>

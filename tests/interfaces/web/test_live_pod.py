@@ -1,9 +1,12 @@
 """Verdicts, scores, history and setup from the live scheduler's own state."""
 
+import moorage
 from moorage.api.core import Node, Pod
 from moorage.api.decode import decode
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Seen
+from moorage.interfaces.web.pod_routes import ClusterSource
+from moorage.laboratory.explain.live_changes import cause_document
 from moorage.laboratory.explain.placement_report import score_columns, verdict_columns
 from moorage.state.pod_info import PodInfo
 from tests.interfaces.web.test_site import NODES, PODS, a_store, bind, browse, node, pod
@@ -89,3 +92,35 @@ def test_the_requests_about_a_pod_need_the_right_to_it():
         assert dict(zip(history["lanes"]["pod"], history["lanes"]["node"], strict=True))["default/a"] == "n1"
 
     browse(test, store, scheduler=knowing(store))
+
+
+def test_the_cause_of_a_pod_is_told_without_a_process_of_its_own():
+    """What stands at once on the page of a pod: the cause, the verdicts and the event."""
+    store = a_cluster()
+    scheduler = knowing(store)
+
+    async def test(browser, store):
+        assert (await browser.get("/lab/v1/pods/default/large/cause"))[0] == 401
+        await browser.enter()
+        status, found = await browser.get("/lab/v1/pods/default/large/cause")
+        assert status == 200
+        answer = found["answer"]
+        assert answer["outcome"] == "pending"
+        assert "9 cpu" in found["summary"]
+        assert len(answer["nodes"]) == 4
+        assert answer["groups"]
+        assert not answer["changes"]
+        assert (await browser.get("/lab/v1/pods/default/nothing/cause"))[0] == 404
+
+    browse(test, store, scheduler=scheduler)
+
+
+def test_the_event_is_that_of_the_last_attempt():
+    """A cluster from files has no conditions of pods: the run that placed its pods knows the message."""
+    cluster = moorage.Cluster.from_objects([node("n0"), pod("large", cpu="9")])
+    cluster.run()
+    source = ClusterSource(cluster)
+    (key,) = source._pods
+    document = cause_document(source.scheduler, source.scheduler.profiles, source.pod(key))
+    assert document["answer"]["outcome"] == "pending"
+    assert "Insufficient cpu" in source.queue_state(source.pod(key).uid).cause

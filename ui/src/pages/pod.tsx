@@ -23,7 +23,10 @@ export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
   const explain = () => {
     setAskedAt(stateOf(cluster, pod));
     // The cause needs no search: it stands while changes are looked for.
-    runFirst((progress, signal) => answerOf({ question: { explain: pod, probes: 0 } }, progress, signal));
+    // A scheduler in the server's process tells it at once; else a process of its own reads the cluster first.
+    runFirst((progress, signal) =>
+      get<Explanation>(podPath("pods", pod) + "/cause", signal).catch(() => answerOf<Explanation>({ question: { explain: pod, probes: 0 } }, progress, signal)),
+    );
     run((progress, signal) => answerTo<Explanation>(() => ask(podPath("pods", pod) + "/explanation"), progress, signal));
   };
   useEffect(() => {

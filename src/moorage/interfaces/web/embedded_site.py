@@ -229,7 +229,7 @@ class EmbeddedSite:
         self.site = Site(self.hub, self.sessions, namespaces=self._namespaces)
         self._profiles = profiles
         turns = None if scheduler is None else SchedulerTurns(scheduler, profiles or scheduler.profiles)
-        PodRoutes(self.site, source.pod, turns)
+        PodRoutes(self.site, source.pod, turns, lambda uid: source.queue_state(uid).cause)
         AtlasRoute(self.site)
         setup = SetupRoute(self.site, scheduler, notes, measured)
         self._request: Perform | None = None

@@ -1,4 +1,4 @@
-"""The requests about one pod's nodes: verdicts to colour the map by, and scores to weigh again.
+"""The requests about one pod: why it waits, verdicts on its nodes to colour the map by, and scores to weigh again.
 
 The live scheduler answers them between two attempts, on the event loop. So that they take a small part of its time, they run
 one at a time, and the next one starts only after several times as long as the last one took.
@@ -45,7 +45,7 @@ class SchedulerTurns:
         self._scheduler, self._profiles = scheduler, profiles
 
     async def ask(self, name: str, pod: Pod) -> dict[str, Any]:
-        """Return the result of the function ``name`` of ``moorage.laboratory.explain.placement_report`` for a pod.
+        """Return the result of a function for a pod: ``cause_document``, or one of the reports on placements.
 
         Raises  ApiError
         """
@@ -69,17 +69,25 @@ class SchedulerTurns:
 
 
 def _function(name: str) -> Callable[..., dict[str, Any]]:
+    from moorage.laboratory.explain import live_changes
     from moorage.laboratory.explain import placement_report as pod_columns
 
-    found: Callable[..., dict[str, Any]] = getattr(pod_columns, name)
+    found: Callable[..., dict[str, Any]] = getattr(live_changes if name == "cause_document" else pod_columns, name)
     return found
 
 
 class PodRoutes:
-    """Adds the routes to a site. ``find`` returns a pod by its key; ``turns`` is None if no scheduler runs in this process."""
+    """Adds the routes to a site. ``find`` returns a pod by its key; ``turns`` is None if no scheduler runs in this process.
 
-    def __init__(self, site: Site, find: Callable[[str], Pod | None], turns: SchedulerTurns | None) -> None:
-        self._find, self._turns = find, turns
+    ``told``  the message of a pod's last attempt, by its UID
+    """
+
+    def __init__(
+        self, site: Site, find: Callable[[str], Pod | None], turns: SchedulerTurns | None,
+        told: Callable[[str], str] = lambda _: "",
+    ) -> None:  # fmt: skip
+        self._find, self._turns, self._told = find, turns, told
+        site.route("GET", "/lab/v1/pods/{namespace}/{name}/cause", self._cause)
         for name, function in (("verdicts", "verdict_columns"), ("scores", "score_columns")):
             for path in (f"/lab/v1/{name}/{{namespace}}/{{name}}", f"/lab/v1/pods/{{namespace}}/{{name}}/{name}"):
                 site.route("GET", path, self._handler(function))
@@ -88,14 +96,27 @@ class PodRoutes:
         async def handle(request: web.BaseRequest, visitor: Visitor, namespace: str, name: str) -> web.StreamResponse:
             await visitor.check("list", "nodes")
             await visitor.check("get", "pods", namespace, name=name)
-            pod = self._find(f"{namespace}/{name}")
-            if pod is None:
-                raise not_found("pods", "", name)
-            if self._turns is None:
-                raise ApiError(404, "NotFound", "no scheduler runs in this process; ask for an explanation instead")
-            return json_response(await self._turns.ask(function, pod))
+            return json_response(await self._asked(function, namespace, name))
 
         return handle
+
+    async def _cause(self, request: web.BaseRequest, visitor: Visitor, namespace: str, name: str) -> web.StreamResponse:
+        """Return the explanation without changes, which names other pods; it takes no process of its own."""
+        await visitor.check("list", "nodes")
+        await visitor.check("list", "pods")
+        found = await self._asked("cause_document", namespace, name)
+        pod = self._find(f"{namespace}/{name}")
+        if pod is not None and not found["answer"].get("message") and (message := self._told(pod.uid)):
+            found["answer"]["message"] = message
+        return json_response(found)
+
+    async def _asked(self, function: str, namespace: str, name: str) -> dict[str, Any]:
+        pod = self._find(f"{namespace}/{name}")
+        if pod is None:
+            raise not_found("pods", "", name)
+        if self._turns is None:
+            raise ApiError(404, "NotFound", "no scheduler runs in this process; ask for an explanation instead")
+        return await self._turns.ask(function, pod)
 
 
 # -- cluster source ----------------------------------------------------------------------------------------------------

@@ -72,7 +72,9 @@ async def serve_cluster(
     if past is not None:
         Thread(target=past.read_ahead, daemon=True).start()
     site = Site(hub, sessions, namespaces=source.namespaces)
-    PodRoutes(site, source.pod, SchedulerTurns(source.scheduler, source.scheduler.profiles))
+    PodRoutes(
+        site, source.pod, SchedulerTurns(source.scheduler, source.scheduler.profiles), lambda uid: source.queue_state(uid).cause
+    )
     AtlasRoute(site)
     SetupRoute(site, source.scheduler, source.notes, recorded=lambda: [agreement_of(log.directory) for log, _ in logs])
     with question_folder() as folder:

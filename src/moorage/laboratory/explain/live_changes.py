@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from threading import Lock
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -235,6 +235,11 @@ def explain_live(
         pod=pod.key, release=scheduler.gates.release, seeds=(scheduler.cycle.seed,), taken_at=taken_at, notes=notes
     )
     return find_now(ExplainedState(scheduler, profiles, scheduler.now), Subject(request, pod))
+
+
+def cause_document(scheduler: Scheduler, profiles: Mapping[str, Profile], pod: Pod) -> dict[str, Any]:
+    """Return the document of the explanation of a pod in the state of a scheduler, without changes."""
+    return explain_live(scheduler, profiles, pod, taken_at="").finished().to_dict()
 
 
 def may_change(found: Findings) -> bool:

@@ -71,7 +71,7 @@ class PodDecoder:
         self._parts: dict[bytes, tuple[Any, ...]] = {}
 
     def text_of(self, text: bytes | msgspec.Raw) -> PodText:
-        """Return a pod with its metadata decoded.
+        """Return the parts of a pod as texts, with its metadata decoded.
 
         Raises  msgspec.DecodeError, UnicodeDecodeError, RecursionError
         """

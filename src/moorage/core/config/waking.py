@@ -25,7 +25,7 @@ _COMPARES_NODES: Final = frozenset(["TaintToleration"])
 
 @cache
 def event_kinds() -> Mapping[str, Mapping[str, Events]]:
-    """Return, by ``Release.event_kinds`` and plugin, the events that it names; others name those of the newest release."""
+    """Return the events that plugins name, by ``Release.event_kinds`` and plugin; others name those of today."""
     found: dict[str, Mapping[str, Events]] = {"": {}}
     events: Mapping[str, Events] = {}
     for release, rows in table_of("moorage.core.config", "waking.toml")["events"].items():

@@ -119,7 +119,7 @@ class _Batch:
 
     ``spared``    rows without a pod of lower priority
     ``together``  rows that were tried at once, with their ``answers``
-    ``alone``     tries one of all other rows
+    ``alone``     a function that tries one row, for all others
     """
 
     def __init__(

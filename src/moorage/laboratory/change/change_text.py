@@ -182,7 +182,7 @@ def scale_command(changes: Sequence[Change]) -> str:
 
 
 def scales_together(changes: Iterable[Change]) -> list[Change]:
-    """Return changes in which those that scale one workload say what it has before all of them, and after all of them."""
+    """Return changes with one pair of numbers a workload: before the first that scales it, after the last."""
     made = list(changes)
     pods: dict[tuple[str, str], set[str]] = {}
     had: dict[tuple[str, str], int] = {}

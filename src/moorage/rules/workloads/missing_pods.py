@@ -32,11 +32,11 @@ class Indexes:
         return sum(last - first + 1 for first, last in self.spans)
 
     def with_numbers(self, numbers: Iterable[int]) -> Indexes:
-        """Return the union with more indexes."""
+        """Return the union with indexes that are given one by one."""
         return self.with_spans((number, number) for number in numbers)
 
     def with_spans(self, spans: Iterable[tuple[int, int]]) -> Indexes:
-        """Return the union with other spans."""
+        """Return the union, with spans that touch joined."""
         merged: list[tuple[int, int]] = []
         for first, last in sorted([*self.spans, *spans]):
             if merged and first <= merged[-1][1] + 1:

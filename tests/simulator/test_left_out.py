@@ -127,6 +127,27 @@ ITEMS = {
         {"apiVersion": "moorage.dev/v1", "kind": "DumpRecord", "metadata": 7},
         "a.json: items[1]: DumpRecord: metadata: expected object, found int 7",
     ),
+    "a job whose pods cannot be read": (
+        {
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "t", "namespace": "a"},
+            "spec": {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": {"containers": "none"}}}}},
+        },
+        "a.json: items[1]: PyTorchJob a/t: spec.pytorchReplicaSpecs: template: PodTemplateSpec: spec.containers: expected",
+    ),
+    "a job with more replicas than 32 bits hold": (
+        {
+            "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "l", "namespace": "a"},
+            "spec": {"replicas": 10**30, "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": POD["spec"]}}},
+        },
+        f"a.json: items[1]: LeaderWorkerSet a/l: spec.replicas: {10**30} is no count",
+    ),
+    "a job with more replicas than can be simulated": (
+        {
+            "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "l", "namespace": "a"},
+            "spec": {"replicas": 2**31 - 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": POD["spec"]}}},
+        },
+        "a.json: items[1]: LeaderWorkerSet a/l: spec.replicas: 2147483647 are more than 500000",
+    ),
     "a kind that a plugin names": (
         {"apiVersion": "berth.example.com/v1", "kind": "Quay", "metadata": 7},
         "a.json: items[1]: Quay: metadata: expected object, found int 7",
@@ -140,6 +161,18 @@ def test_an_item_that_is_no_object_is_left_out(item, fault):
     assert [node.name for node in found.nodes] == ["n1"]
     (line,) = found.report.left_out
     assert line.removeprefix(LEFT_OUT).startswith(fault)
+
+
+def test_a_number_that_no_float_holds_leaves_the_rest():
+    claim = {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"},
+        "spec": {"devices": {"config": [{"opaque": {"driver": "d.example.com", "parameters": {"n": "@"}}}]}},
+    }  # fmt: skip
+    found = read_sources([InputFile("a.json", text(a_list(NODE, claim, POD)).replace(b'"@"', b"1e400"))])
+    assert [pod.name for pod in found.pods] == ["web"]
+    (line,) = found.report.left_out
+    assert "number 1e400 is out of range" in line
+    assert "ResourceClaim c" in line
 
 
 def test_all_are_named():

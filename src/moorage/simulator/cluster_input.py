@@ -298,16 +298,22 @@ class CustomReader:
         instead = f"convert it to {named.api_version}" if str(named) in self._namespaced else f"a plugin names {named}"
         return f"this version of the API is not read; {instead}"
 
-    def objects(self, on_fault: Callable[[InputError, FoundObject], None]) -> Iterator[ReadObject]:
-        """Yield the objects of named kinds in input order; ``on_fault`` receives the invalid ones."""
+    def objects(
+        self, on_fault: Callable[[InputError, FoundObject], None], check: Callable[[CustomObject], None]
+    ) -> Iterator[ReadObject]:
+        """Yield the objects of named kinds in input order; ``on_fault`` receives the invalid ones, also those that ``check``
+        raises InputError for."""
         for number, found in enumerate(self._kept):
             kind = self._kind_of(found)
             if kind is None:
                 continue
             try:
-                yield ReadObject(self._identified(found, kind, number), found.kind, found.where)
+                read = ReadObject(self._identified(found, kind, number), found.kind, found.where)
+                check(read.obj)
+                yield read
             except InputError as error:
-                on_fault(error, found)
+                lines = [line if line.startswith(found.where) else f"{found.where}: {line}" for line in str(error).splitlines()]
+                on_fault(InputError(*lines), found)
 
     def _identified(self, found: FoundObject, kind: CustomKind, number: int) -> CustomObject:
         """Return the object with a name, a namespace, as its kind's scope requires if that is known, and a UID.

@@ -37,7 +37,7 @@ from moorage.basis.inputs.simulated_kinds import KINDS, UNKNOWN_KIND, find_kind,
 from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.simulator import cluster_input
-from moorage.simulator.job_kinds import PLACES
+from moorage.simulator.job_kinds import PLACES, pod_sets_of, suffixes_of
 from moorage.simulator.older_versions import advice, in_read_version
 from moorage.simulator.unknown_fields import FieldCheck, Validation, title_of
 
@@ -485,6 +485,7 @@ class _Reader:
 
     def _leave_out(self, error: InputError, title: str) -> None:
         first, *others = _lines(error)
+        first = first if title.partition(" ")[0] in first else f"{first} ({title})"
         more = f" (and {counted(len(others), 'other fault')})" if others else ""
         self.left_out.append((title, f"{first}{more}"))
 
@@ -634,7 +635,7 @@ class _Reader:
         for found in self.custom.unclaimed():
             if find_kind(found.api_version, found.kind) is None:
                 self._count_unused(found)
-        for one in self.custom.objects(self._note_unreadable):
+        for one in self.custom.objects(self._note_unreadable, _check_pods):
             key = (type(one.obj), one.obj.namespace, one.obj.name)
             before = self.custom_objects.setdefault(key, one)
             if before is one:
@@ -679,6 +680,16 @@ def _identified(given: Any, kind: Kind, where: str, count: int) -> Any:
         name = generated_name(metadata.generate_name, kind.name, namespace, str(count))
     uid = metadata.uid or stable_uid(kind.name, namespace, name)
     return replace(given, metadata=replace(metadata, name=name, namespace=namespace, uid=uid))
+
+
+def _check_pods(obj: CustomObject) -> None:
+    """Check that the pods of a job can be read.
+
+    Raises  InputError
+    """
+    if obj.resource in PLACES:
+        pod_sets_of(obj)
+        suffixes_of(obj)
 
 
 def _lines(error: InputError) -> list[str]:

@@ -20,9 +20,10 @@ from moorage.api.custom_objects import CustomObject
 from moorage.api.decode import decode
 from moorage.api.validation.rule_tables import field_of
 from moorage.basis import text_of
+from moorage.basis.printable import clip
 from moorage.errors import InputError
 from moorage.simulator.owners import owner_reference
-from moorage.simulator.pod_factory import PodFactory
+from moorage.simulator.pod_factory import MAX_PODS, PodFactory
 
 
 class PodSetPlace(Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +61,8 @@ QUEUE_KINDS: Final = (
 KINDS: Final = (*QUEUE_KINDS, *PLACES)
 #: The name, the count and the template of a pod set.
 PodSet = tuple[str, int, PodTemplateSpec]
+#: Counts have 32 bits, one of them for the sign.
+_MOST_COUNT: Final = 2**31
 _ENDED: Final = frozenset({"Completed", "Complete", "Failed", "Succeeded"})
 
 
@@ -85,12 +88,15 @@ def pod_sets_of(obj: CustomObject) -> tuple[PodSet, ...]:
 def suffixes_of(obj: CustomObject) -> tuple[str, ...]:
     """Return the suffixes of the names of an object's equal parts: one for each replica of a LeaderWorkerSet.
 
-    Raises  InputError for a number of replicas that cannot be read
+    Raises  InputError for a number of replicas that cannot be read, or that is beyond what can be simulated
     """
     if not obj.resource.startswith("leaderworkersets"):
         return ("",)
-    replicas = obj.get("spec", "replicas", default=1)
-    return tuple(f"-{number}" for number in range(whole_number(replicas, f"{title_of(obj)}: spec.replicas")))
+    where = f"{title_of(obj)}: spec.replicas"
+    replicas = whole_number(obj.get("spec", "replicas", default=1), where)
+    if replicas > MAX_PODS:
+        raise InputError(f"{where}: {replicas} are more than {MAX_PODS}, the most that can be simulated")
+    return tuple(f"-{number}" for number in range(replicas))
 
 
 def is_suspended(obj: CustomObject) -> bool:
@@ -168,12 +174,12 @@ def _with_submitter(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def whole_number(value: Any, where: str) -> int:
     """Return a count of an object or an annotation.
 
-    Raises  InputError unless it is a whole number of at least 0
+    Raises  InputError unless it is a whole number of at least 0 that has 32 bits, as the fields of counts have
     """
     try:
         number = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1
-    if number < 0:
-        raise InputError(f"{where}: {value!r} is no count; use a whole number of at least 0")
+    if not 0 <= number < _MOST_COUNT:
+        raise InputError(f"{where}: {clip(repr(value), 60)} is no count; use a whole number of at least 0")
     return number

@@ -12,13 +12,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
+
 from moorage.api.kinds import Kind
+from moorage.api.reading.json_tree import UNREADABLE
 from moorage.api.schema.field_types import ListOf, MapOf, Scalar, Struct, Type
 from moorage.api.schema.protobuf import message_of, messages
 from moorage.api.schema.schemas import schema
@@ -115,8 +119,16 @@ class FieldCheck:
 
 
 def title_of(found: FoundObject) -> str:
-    """Return the kind and name of an object."""
-    return f"{found.kind} {_name(plain_object(found))}"
+    """Return the kind and name of an object, also of one whose numbers cannot be read."""
+    tree = plain_object(found)
+    if not tree and not isinstance(found.payload, dict):
+        with suppress(*UNREADABLE):
+            tree = {"metadata": msgspec.json.decode(bytes(found.payload), type=_Titled).metadata}
+    return f"{found.kind} {_name(tree)}"
+
+
+class _Titled(msgspec.Struct):
+    metadata: dict[str, Any] = {}
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from moorage.api.reading.json_tree import UNREADABLE, JsonSyntaxError
+from moorage.api.reading.json_tree import UNREADABLE
 from moorage.api.reading.manifests import Document, OnRepeat, read_documents, read_json
 from moorage.api.reading.text_encoding import to_utf8
 from moorage.api.reading.text_mistakes import explained
@@ -317,8 +317,8 @@ def _find_duplicates(data: bytes, where: str, on_repeat: OnRepeat) -> None:
     found: list[str] = []
     try:
         documents = [*read_json(data, where, on_repeat=found.append)]
-    except JsonSyntaxError:
-        return  # It may still be YAML, whose parser reports faults.
+    except InputError:
+        return  # It may still be YAML, whose parser reports faults; a fault within an object is reported when it is read.
     if len(documents) == 1:
         for message in found:
             on_repeat(message)

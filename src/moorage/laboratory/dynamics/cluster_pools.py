@@ -16,6 +16,7 @@ from msgspec.structs import asdict
 
 from moorage.api.core import Node
 from moorage.api.reading.manifests import read_first_yaml
+from moorage.api.validation.rule_tables import field_of
 from moorage.basis.inputs.components import Component
 from moorage.laboratory.dynamics.node_pools import NodePool
 from moorage.laboratory.node_groups import group_nodes
@@ -103,9 +104,10 @@ def pools_of_cluster(
 def _command_lines(documents: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:
     """Yield the arguments of each container that runs cluster-autoscaler."""
     for one in documents:
-        spec = one.get("spec") or {}
-        pod = (spec.get("template") or {}).get("spec") or spec
-        for container in pod.get("containers") or ():
+        spec = one.get("spec")
+        pod = field_of(spec, "template.spec") or spec
+        containers = field_of(pod, "containers")
+        for container in containers if isinstance(containers, list) else ():
             words = [str(word) for key in ("command", "args") for word in container.get(key) or ()]
             if any(word.rpartition("/")[2] == _NAME for word in words) or f"/{_NAME}" in str(container.get("image", "")):
                 yield words

@@ -53,6 +53,7 @@ WITHHELD = {
     "a StatefulSet that lacks pods replaces none": 300099,
     "a policy refuses the object as it is": 300024,
     "a policy keeps the pod that would be replaced": 300100,
+    "a policy that is newer than the pod gives its copy a selector": 301137,
 }
 
 

@@ -155,6 +155,10 @@ def cells(rows: Iterable[Sequence[str]], most: Sequence[int], *, indent: str = "
         widest = max(range(len(widths) - 1), key=widths.__getitem__)
         widths[widest] = max(_LEAST, widths[widest] - (_LEAST - left))
     widths[-1] = max(_LEAST, left)
+    over = len(indent) + sum(widths) + len(gap) * (len(widths) - 1) - text_width()
+    while over > 0 and max(widths) > _LEAST_CELL:
+        widths[widths.index(max(widths))] -= 1
+        over -= 1
     lines: list[str] = []
     for row in table:
         lines += _row(row, widths, indent, gap)

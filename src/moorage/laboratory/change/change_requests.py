@@ -58,6 +58,8 @@ _OF_A_JOB: Final = ("controller-uid", "job-name", "batch.kubernetes.io/controlle
 _OF_CLASSES: Final = frozenset(["priority-class", "create-class"])
 #: Changes of pods that are made by other means than their template.
 _NOT_OF_TEMPLATES: Final = frozenset(["surge", "scale", "evict", "move", "wait"])
+#: Fields of a pod that say where it may go, which admission may set.
+_OF_PODS: Final = ("node_selector", "scheduling_gates", "affinity")
 #: Fields of a node that say which pods may go there.
 _OF_PLACEMENT: Final = (("metadata", "labels"), ("spec", "taints"), ("spec", "unschedulable"))
 #: Fields of a node that another one does not have.
@@ -306,7 +308,11 @@ class ChangeRequests:
             if why := _over_quota(made, _spec_of(found), ledger, leaves_first=leaves_first):
                 return why
         old, wanted, got = (msgspec.to_builtins(one) for one in (made.pod.spec, made.wanted, _spec_of(found)))
-        return "" if carries(old, wanted, got) else "admission gives the pod what it had before"
+        if not carries(old, wanted, got):
+            return "admission gives the pod what it had before"
+        fields = _OF_PODS if kind != "DaemonSet" else _OF_PODS[:-1]  # its controller names the node of each pod there
+        kept = all(getattr(made.wanted, name) == getattr(_spec_of(found), name) for name in fields)
+        return "" if kept else "admission makes another pod of it"
 
     @cached_property
     def _ledger(self) -> QuotaLedger:

@@ -368,6 +368,33 @@ def _approved(path: str, conditions: Sequence[Document]) -> Faults:
         seen.add(kind)
 
 
+@check("issued certificates")
+def _issued(path: str, encoded: str) -> Faults:
+    """Yield the fault of certificates in base64 that are none in PEM."""
+    from cryptography import x509  # loaded only where a certificate is read
+
+    text = base64.b64decode(encoded).decode("utf-8", "replace")
+    blocks = [*_PEM_BLOCK.finditer(text)] if text else []
+    why = "" if blocks or not text else "must contain at least one CERTIFICATE PEM block"
+    for block in blocks:
+        if block["kind"] != "CERTIFICATE":
+            why = f'only CERTIFICATE PEM blocks are allowed, found "{block["kind"]}"'
+        elif ":" in block["body"]:
+            why = "no PEM block headers are permitted"
+        else:
+            try:
+                x509.load_pem_x509_certificate(block[0].encode())
+            except ValueError as error:
+                why = f"x509: malformed certificate: {error}"
+        if why:
+            break
+    if why:
+        yield invalid(path, "<certificate data>", why)
+
+
+_PEM_BLOCK: Final = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]+)-----\r?\n(?P<body>.*?)-----END (?P=kind)-----", re.DOTALL)
+
+
 @check("signer name")
 def signer_name_faults(path: str, name: str) -> Faults:
     """Yield the faults of a signer's name: a domain of two parts or more, and a path."""

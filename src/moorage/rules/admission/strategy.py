@@ -358,13 +358,14 @@ def prepare_update(
     _keep_identity(kind, old, new, subresource)
     drop_empty(new["metadata"])
     _restore_unwritten(kind, old, new, subresource, gates)
+    counts_all = kind.native in _COUNTED_BEFORE and _is_changed(kind, old, _completed(kind, new, now))
     _complete_changed(kind, old, new, subresource, now)
     drop_disabled_fields(kind, old, new, gates)
     set_release_defaults(kind, new, gates)
     decoded = set_defaults_and_decode(kind, new)
     _complete_defaulted(kind, old, new, subresource)
     if _has_generation(kind, gates) or kind.native == "CSIDriver":
-        counted = subresource != "status" and _is_changed(kind, old, new)
+        counted = subresource != "status" and (counts_all or _is_changed(kind, old, new))
         set_or_drop(new["metadata"], "generation", (old["metadata"].get("generation", 0) + counted) or None)
     if kind.custom is not None:
         faults = custom_faults(kind, decoded, old, new, subresource=subresource)
@@ -381,6 +382,19 @@ def prepare_update(
         case _:
             changes = change_faults(kind, old, new, gates)
     _raise_if_any(kind, new, _in_order_of(kind, new, decoded, changes, gates))
+
+
+#: Kinds whose generation counts changes of fields, too, that are dropped afterwards.
+_COUNTED_BEFORE: Final = frozenset(["EndpointSlice", "ResourceSlice"])
+
+
+def _completed(kind: ServedKind, new: Document, now: str) -> Document:
+    """Return a changed object of these kinds with its defaults, but with all that the client sent."""
+    made = copy.deepcopy(new)
+    if kind.native == "ResourceSlice":
+        _set_taint_times(made, now)
+    set_defaults_and_decode(kind, made)
+    return made
 
 
 def _in_order_of(

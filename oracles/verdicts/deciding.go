@@ -216,7 +216,12 @@ func (sched bench) fail(ctx context.Context, profile framework.Framework, free, 
 	}
 	if !inSequence && profile.HasPostFilterPlugins() {
 		outcomes := map[string]Recording{}
-		for run := 0; run < postFilterRuns; run++ {
+		runs := postFilterRuns
+		if len(pod.Spec.ResourceClaims) > 0 {
+			// Preemption tells DynamicResources which claims are in the way, which its next run would free.
+			runs = 1
+		}
+		for run := 0; run < runs; run++ {
 			nominated, answer := profile.RunPostFilterPlugins(ctx, state, pod, fault.Diagnosis.NodeToStatus)
 			if asynchronous {
 				wait(10 * time.Millisecond)

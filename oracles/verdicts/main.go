@@ -151,6 +151,9 @@ func answer(asked *scenario, defaults map[string]bool) (expected map[string]any)
 		must(utilfeature.DefaultMutableFeatureGate.SetFromMap(restored))
 	}()
 	asynchronous = gates["SchedulerAsyncPreemption"]
+	if asked.Mode == "groups" && gates["SchedulerAsyncAPICalls"] {
+		return map[string]any{"refused": "groups are not played with SchedulerAsyncAPICalls: what dispatches the calls does not run here"}
+	}
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
 		return map[string]any{"refused": err.Error()}
 	}

@@ -13,6 +13,7 @@ from unittest import mock
 
 import pytest
 
+from moorage import plugins
 from moorage.api import feature_gates
 from moorage.api.releases import CURRENT, EARLIER, RELEASES, WHOLE
 from moorage.core.cycle.cycle import Cycle
@@ -157,12 +158,14 @@ def test_recordings_differ_under_the_newer_rule(name, rule):
 
 @contextmanager
 def nothing_resolved():
-    """Resolve gates and the default configuration again, which a process otherwise does once for each release."""
-    opened = feature_gates._opened_by_default
-    opened.cache_clear()
+    """Resolve plugins, gates and the default configuration again, which a process otherwise does once for each release."""
+    resolved = (feature_gates._opened_by_default, plugins._built_in)
+    for once in resolved:
+        once.cache_clear()
     with mock.patch("moorage.basis.inputs.scheduler_config._DEFAULTS", {}):
         yield
-    opened.cache_clear()
+    for once in resolved:
+        once.cache_clear()
 
 
 @pytest.mark.skipif("MOORAGE_RECORDINGS" not in os.environ, reason="compares all recordings; make recordings runs it")

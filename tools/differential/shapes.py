@@ -406,9 +406,125 @@ def _allocated(driver: str, device: tuple[str, str], rng: random.Random, pod: Do
     return status
 
 
+def shares(rng: random.Random, release: str) -> Document:
+    """Devices of two drivers that are shared, consume counters, or both; pools of one name; amounts with policies."""
+    nodes = [_node(rng, at) for at in range(rng.randint(2, 4))]
+    names = [one["metadata"]["name"] for one in nodes]
+    api = "resource.k8s.io/v1"
+    newest = _knows(release, "DRAFractionalCapacityRange")
+    objects = [_thing(api, "DeviceClass", "any", spec={})]
+    held: list[tuple[str, str, Document]] = []
+    for name in names:
+        for driver in DRIVERS:
+            if rng.random() < 0.25:
+                continue
+            found = [_shared_device(rng, f"d{at}") for at in range(rng.randint(1, 4))]
+            # Up to 1.36 pools of one name share their counters, and the node that is tried first decides which of them count.
+            pool = name if newest else f"{name}-{driver.partition('.')[0]}"
+            objects += _slices(rng, (driver, pool, name), names, found, apart=not release.startswith("1.34"))
+            held += [(driver, pool, one) for one in found]
+    rng.shuffle(held)
+    pods = []
+    for at in range(rng.choice(PENDING)):
+        pod = _pod(rng, f"q{at:02}", "100m")
+        pod["metadata"]["namespace"] = "default"
+        claim = f"c{at}"
+        spec = {"devices": {"requests": [_share_request(rng, number, release) for number in range(rng.choice((1, 1, 2)))]}}
+        made = _thing(api, "ResourceClaim", claim, metadata={"namespace": "default"}, spec=spec, status={})
+        if held and rng.random() < 0.3:
+            made["status"] = _share_held(rng, *held.pop())
+        objects.append(made)
+        pod["spec"]["resourceClaims"] = [{"name": "r", "resourceClaimName": claim}]
+        pods.append(pod)
+    return {"objects": [*_spaces(), *nodes, *objects, *pods], "featureGates": _gates_of_shares(rng, release)}
+
+
+DRIVERS: Final = ("gpu.example.com", "nic.example.com")
+#: What amounts of shared devices may be asked for. The last one is too much for a range, which is an error since 1.37; before,
+#: it wraps around there.
+AMOUNTS: Final = ("1", "2", "2500m", "3", "0.5", "7", "1001m", "0.0001", "9223372036854775807")
+
+
+def _gates_of_shares(rng: random.Random, release: str) -> dict[str, bool]:
+    """Return gates under which devices are shared; one in four is closed, or open beside them."""
+    made = {gate: rng.random() < 0.75 for gate in ("DRAConsumableCapacity", "DRAPartitionableDevices") if _knows(release, gate)}
+    if made.get("DRAConsumableCapacity") and _knows(release, "DRAFractionalCapacityRange"):
+        made["DRAFractionalCapacityRange"] = rng.random() < 0.5
+    if not made.get("DRAPartitionableDevices") and _knows(release, "DRADeviceCompatibilityGroups"):
+        made["DRADeviceCompatibilityGroups"] = False
+    return made
+
+
+def _shared_device(rng: random.Random, name: str) -> Document:
+    policy: Document = {}
+    if rng.random() < 0.5:
+        least, step = rng.choice((("1", "1"), ("0.5", "0.5"), ("1", "500m"), ("2", "3"), ("1500m", "0.25")))
+        policy = {"default": rng.choice((least, "3")), "validRange": {"min": least, "step": step}}
+        if rng.random() < 0.5:
+            policy["validRange"]["max"] = "8"
+    elif rng.random() < 0.3:
+        policy = {"default": "2", "validValues": ["1", "2", "4"]}
+    amount: Document = {"value": rng.choice(("4", "8", "8500m"))}
+    made: Document = {"name": name, "capacity": {"units": {**amount, **({"requestPolicy": policy} if policy else {})}}}
+    if rng.random() < 0.6:
+        made["allowMultipleAllocations"] = True
+    if rng.random() < 0.5:
+        made["consumesCounters"] = [{"counterSet": "set", "counters": {"slots": {"value": str(rng.randint(1, 2))}}}]
+    return made
+
+
+def _slices(
+    rng: random.Random, of: tuple[str, str, str], names: list[str], found: list[Document], *, apart: bool
+) -> Iterator[Document]:
+    """Yield the slices of a driver's pool for a node: its devices, and if they need some its counters, apart since 1.35."""
+    driver, pool, node = of
+    counters = [{"name": "set", "counters": {"slots": {"value": str(rng.randint(1, 4))}}}]
+    needs = any("consumesCounters" in one for one in found)
+    of_pool = {"name": pool, "generation": 1, "resourceSliceCount": 2 if needs and apart else 1}
+    own: Document = {"nodeName": node} if rng.random() < 0.8 else {"allNodes": True}
+    short = driver.partition(".")[0]
+    together = {"sharedCounters": counters} if needs and not apart else {}
+    spec = {"driver": driver, "pool": of_pool, "devices": found, **own, **together}
+    yield _thing("resource.k8s.io/v1", "ResourceSlice", f"{short}-{node}", spec=spec)
+    if needs and apart:
+        where: Document = rng.choice((own, {"nodeName": rng.choice(names)}, {"allNodes": True}))
+        spec = {"driver": driver, "pool": of_pool, "sharedCounters": counters, **where}
+        yield _thing("resource.k8s.io/v1", "ResourceSlice", f"{short}-{node}-counters", spec=spec)
+
+
+def _share_request(rng: random.Random, number: int, release: str) -> Document:
+    newest = _knows(release, "DRAFractionalCapacityRange")
+    exactly: Document = {
+        "deviceClassName": "any",
+        "allocationMode": "ExactCount",
+        "count": rng.choice((1, 1, 2, 3, 20 if newest else 2)),
+    }
+    if rng.random() < 0.2:
+        exactly = {"deviceClassName": "any", "allocationMode": "All"}
+    amounts = AMOUNTS if newest else AMOUNTS[:-1]
+    if rng.random() < 0.5:
+        exactly["capacity"] = {"requests": {rng.choice(("units", "units", "units", "other")): rng.choice(amounts)}}
+    if rng.random() < 0.4:
+        exactly["selectors"] = [_matches(f'device.driver == "{rng.choice(DRIVERS)}"')]
+    if rng.random() < 0.03 and _knows(release, "DRADerivedAttributes"):
+        exactly["derivedAttributes"] = [{"name": "example.com/half", "expression": "1"}]
+    return {"name": f"r{number}", "exactly": exactly}
+
+
+def _share_held(rng: random.Random, driver: str, pool: str, device: Document) -> Document:
+    """Return the status of a claim that holds a device, or a share of it, which need not say what it consumes."""
+    result: Document = {"request": "r0", "driver": driver, "pool": pool, "device": device["name"]}
+    if device.get("allowMultipleAllocations"):
+        result["shareID"] = "00000000-0000-4000-8000-000000000001"
+        if rng.random() < 0.8:
+            result["consumedCapacity"] = {"units": rng.choice(("1", "2", "1500m"))}
+    return {"allocation": {"devices": {"results": [result]}}, "reservedFor": [{"resource": "pods", "name": "o", "uid": "o"}]}
+
+
 #: The kinds, by name.
 SHAPES: Final[Mapping[str, Callable[[random.Random, str], Document]]] = {
-    "racks": racks, "crowds": crowds, "nominations": nominations, "volumes": volumes, "devices": devices, "resizes": resizes,
+    "racks": racks, "crowds": crowds, "nominations": nominations, "volumes": volumes, "devices": devices, "shares": shares,
+    "resizes": resizes,
 }  # fmt: skip
 
 
@@ -422,6 +538,6 @@ def cluster_of(shape: str, seed: int, release: str) -> Document:
     found: Document = {"name": f"{shape}-{seed}", "family": shape, "release": release, **made, "objects": objects}
     if shape != "crowds" and rng.random() < 0.25:
         found["mode"] = "sequence"
-    if shape != "devices" and rng.random() < 0.3:
+    if shape not in {"devices", "shares"} and rng.random() < 0.3:
         found["featureGates"] = gates_of_any(rng, release)
     return found

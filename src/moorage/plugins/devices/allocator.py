@@ -454,7 +454,9 @@ class DeviceSearch:
         shares = shared and self._options.rules.shares_counters
         has_counters = shares and (self._is_shared(offer.id) or offer.id in self._sharing)
         reserves = bool(offer.device.consumes_counters) and not has_counters
-        if reserves and not (self._options.partitions and self._counters.take(candidate)):
+        if offer.device.consumes_counters and not self._options.partitions:
+            return False
+        if reserves and not self._counters.take(candidate):
             return False
         if (self._options.taints and not ask.tolerates(offer)) or not self._constrained(claim, ask, offer, must=must):
             self._put_back(candidate, reserves)

@@ -110,7 +110,7 @@ def _rounded_into(amount: Amount, within: CapacityRequestPolicyRange, least: Qua
     if within.step is None:
         return amount
     by_milli = rules.fractional and _is_in_milli(within)
-    if by_milli and amount.nano % _MILLI:
+    if by_milli and not _is_milli(amount.nano):
         raise AmountError(f"{_BEYOND}: request {canonical(amount.text)} is not a representable milli value")
     of = milli_value if by_milli else value
     step, first, unit = of(within.step), of(least), _MILLI if by_milli else _UNIT
@@ -129,7 +129,11 @@ def _rounded_into(amount: Amount, within: CapacityRequestPolicyRange, least: Qua
 def _is_in_milli(within: CapacityRequestPolicyRange) -> bool:
     """Return whether every bound of a range, and its step, is a number of thousandths that 64 bits hold."""
     given = [parse(one) for one in (within.min, within.max, within.step) if one is not None]
-    return all(nano % _MILLI == 0 and abs(nano) // _MILLI <= INT64_MAX for nano in given)
+    return all(map(_is_milli, given))
+
+
+def _is_milli(nano: int) -> bool:
+    return nano % _MILLI == 0 and abs(nano) // _MILLI <= INT64_MAX
 
 
 def written(nano: int) -> Quantity:
@@ -152,7 +156,7 @@ def _is_outside(amount: Amount, within: CapacityRequestPolicyRange, rules: Amoun
     if within.step is None:
         return False
     by_milli = rules.fractional and _is_in_milli(within)
-    if by_milli and amount.nano % _MILLI:
+    if by_milli and not _is_milli(amount.nano):
         return True
     of = milli_value if by_milli else value
     step, least = of(within.step), 0 if within.min is None else of(within.min)

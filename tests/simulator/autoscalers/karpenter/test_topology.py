@@ -15,7 +15,16 @@ from moorage.api.core import Pod
 from moorage.simulator.autoscalers.instance_types import InstanceType
 from moorage.simulator.autoscalers.karpenter.solve import LaunchPlan, solve
 from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, HOSTNAME, ZONE, exists
-from tests.simulator.autoscalers.karpenter.clusters import assorted, default_types, needs, node, pod, pool, scene
+from tests.simulator.autoscalers.karpenter.clusters import (
+    assorted,
+    default_types,
+    instance_type,
+    needs,
+    node,
+    pod,
+    pool,
+    scene,
+)
 
 Z1, Z2, Z3 = "test-zone-1", "test-zone-2", "test-zone-3"
 _LABELS = {"test": "test"}
@@ -208,3 +217,22 @@ def test_an_error_names_the_constraint() -> None:
     one = pod(affinity=near(term(ZONE)))
     told = _run([one], [pool(requirements=[(ZONE, "In", Z1)])]).errors[one.metadata.uid]
     assert told.startswith(f"unsatisfiable topology constraint for pod affinity, key={ZONE} (counts = {Z1}: 0, podDomains = ")
+
+
+def test_a_pod_that_begins_a_group_tries_the_next_zone_in_the_next_round() -> None:
+    """Karpenter takes any zone for the first pod of a group, and tries the pod again: here only the last zone has room."""
+    small = [instance_type("small", cpu="1", offered=[("spot", Z1), ("spot", Z2)])]
+    types = [*small, instance_type("large", cpu="16", offered=[("spot", Z3)])]
+    first = pod(labels=_LABELS, cpu="10", affinity=near(term(ZONE)))
+    rounds = [solve(scene(types), [first], turn=turn) for turn in range(3)]
+    assert [len(one.claims) for one in rounds] == [0, 0, 1]
+    assert {one.turns for one in rounds} == {9}
+    assert [one.name for one in rounds[2].claims[0].types] == ["large"]
+
+
+def test_a_group_that_begins_has_no_zone_on_a_claim_whose_zones_the_pod_excludes() -> None:
+    types = [instance_type("held", cpu="16", offered=[("spot", Z1)]), instance_type("free", cpu="16", offered=[("spot", Z2)])]
+    there = pod(cpu="2", affinity=needs([(ZONE, "In", Z1)]))
+    first = pod(labels=_LABELS, cpu="1", affinity={**near(term(ZONE)), **needs([(ZONE, "NotIn", Z1)])})
+    claims = solve(scene(types), [there, first]).claims
+    assert sorted([one.name for one in held.types] for held in claims) == [["free"], ["held"]]

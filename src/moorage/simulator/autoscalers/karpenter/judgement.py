@@ -130,7 +130,12 @@ class SceneJudge:
         Karpenter takes one of equal domains by chance, and tries a pod that fits nowhere again and again. So this is the first
         choice with which the fewest pods are left.
         """
-        return min((self.round(turn) for turn in range(min(self.round(0).turns, _MOST_TURNS))), key=lambda one: len(one.errors))
+        best = self.round(0)
+        for turn in range(1, min(best.turns, _MOST_TURNS)):
+            if not best.errors:
+                break
+            best = min(best, self.round(turn), key=lambda one: len(one.errors))
+        return best
 
     def round(self, turn: int) -> LaunchPlan:
         """Return where the pods go in one round; ``turn`` stands for chance: which of equal domains is taken."""

@@ -150,10 +150,14 @@ class _Group:
         if held or not self._begins(pod, of_pod):
             return held
         both = of_pod.intersection(of_node)
-        first = min((domain for domain in self.counts if both.has(domain)), default=None)
-        any_ = min((domain for domain in self.counts if of_pod.has(domain)), default=None)
-        # Upstream adds a domain of the pod's beside that of the node: the node's requirements sort it out.
-        return frozenset(domain for domain in (first, any_) if domain is not None)
+        open_ = sorted(domain for domain in self.counts if both.has(domain))
+        own = sorted(domain for domain in self.counts if of_pod.has(domain))
+        if len(open_) > 1:
+            self.equal = max(self.equal, len(open_) * len(own))
+        # Upstream adds a domain of the pod's beside that of the node, each by chance: the node's requirements sort it out.
+        if not open_:
+            return frozenset(own[:1])
+        return frozenset((open_[self.turn % len(open_)], own[self.turn // len(open_) % len(own)]))
 
     def _begins(self, pod: Pod, of_pod: keys.KeyRequirement) -> bool:
         """Return True if the pod is the first that the group selects, where it may go."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from moorage.basis.packages import how_to_add
 from moorage.basis.printable import csv_cell
 from moorage.errors import InputError
 
@@ -81,7 +82,7 @@ class ColumnFrame:
         try:
             arrow = importlib.import_module("pyarrow")
         except ImportError:
-            raise InputError("Arrow streams need pyarrow: pip install pyarrow") from None
+            raise InputError(f"Arrow streams need pyarrow: {how_to_add('pyarrow')}") from None
         stream: object = arrow.table(self._columns).__arrow_c_stream__(requested_schema)
         return stream
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from moorage.api.core import Node
+from moorage.basis.packages import how_to_add
 from moorage.errors import InputError
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.report.job_tables import JobTableRow, PodPower, PodTableRow, TableSetting, gpus_of, job_rows, pod_rows
@@ -51,7 +52,7 @@ def write_frame(frame: ColumnFrame, path: str | os.PathLike[str]) -> None:
         try:
             arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
         except ImportError:
-            raise InputError("Parquet needs pyarrow: pip install pyarrow, or write a .csv") from None
+            raise InputError(f"Parquet needs pyarrow: {how_to_add('pyarrow')}, or write a .csv") from None
         parquet.write_table(arrow.table(frame.columns()), name)
     else:
         raise InputError(f"{name}: a table is a .csv or a .parquet file")

@@ -47,6 +47,10 @@ NEAR = {
         ["check", "-f", "examples/demo", "--policy", "nope.yaml"],
         "--policy nope.yaml: no such file; moorage help check says what one holds",
     ),
+    "an example that is not here": (
+        ["simulate", "-f", "examples/nowhere-at-all"],
+        "examples/nowhere-at-all: No such file or directory; moorage demo --copy . writes the examples here",
+    ),
     "a file like none": (
         ["explain", "x", "-f", "examples/demo", "--costs", "costs.yml"],
         "costs.yml: No such file or directory",

@@ -197,9 +197,12 @@ def _refuse(error: OSError) -> None:
 
 
 def _refused(path: str, error: OSError) -> InputError:
-    return InputError(
-        f"{path}: {error.strerror or error}{files_close_to(path) if isinstance(error, FileNotFoundError) else ''}"
-    )
+    close = ""
+    if isinstance(error, FileNotFoundError):
+        close = files_close_to(path)
+        if not close and path.startswith("examples/"):
+            close = "; moorage demo --copy . writes the examples here"
+    return InputError(f"{path}: {error.strerror or error}{close}")
 
 
 def _from_file(path: str, budget: Budget) -> InputFile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+from moorage.basis.packages import how_to_add
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, keeping_what_is_read, read_file
 from moorage.interfaces.cli.option_tables import described
@@ -24,7 +25,7 @@ def mcp(**given: Any) -> None:
         from moorage.interfaces.mcp.answers import AgentAnswers, ClusterView
         from moorage.interfaces.mcp.server import make_server, own_pages
     except ImportError as error:
-        raise InputError(f"moorage mcp needs the package mcp ({error}); install it with: pip install mcp") from None
+        raise InputError(f"moorage mcp needs the package mcp ({error}); install it with: {how_to_add('mcp')}") from None
 
     def read() -> Cluster:
         with Progress.of(given) as progress, open_question(given, progress) as asked:

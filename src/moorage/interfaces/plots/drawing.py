@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from moorage.basis.packages import how_to_add
 from moorage.errors import InputError
 
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -57,7 +58,7 @@ def new_figure(title: str = "", *, width: float = _WIDTH, height: float = _HEIGH
     try:
         figures = importlib.import_module("matplotlib.figure")
     except ImportError:
-        raise InputError("plots need matplotlib: pip install matplotlib") from None
+        raise InputError(f"plots need matplotlib: {how_to_add('matplotlib')}") from None
     figure = _same_bytes(figures.Figure)(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     if title:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from moorage.basis.ending import begin_worker, is_ending
 from moorage.basis.files import replacing
+from moorage.basis.packages import how_to_add
 from moorage.errors import InputError, MoorageError
 from moorage.laboratory.sweeps.grid import Label, version
 
@@ -239,7 +240,7 @@ def dask_executor(address: str) -> Iterator[Executor]:
     try:
         distributed = importlib.import_module("distributed")
     except ImportError:
-        raise InputError("--dask needs Dask distributed: pip install distributed") from None
+        raise InputError(f"--dask needs Dask distributed: {how_to_add('distributed')}") from None
     try:
         client = distributed.Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:

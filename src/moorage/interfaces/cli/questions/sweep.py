@@ -33,6 +33,8 @@ def sweep(**given: Any) -> int:
     began_s = time.monotonic()
     with Progress.of(given) as progress, ExitStack() as block:
         defaults = _defaults(given, progress, block)
+        if given["plot_directory"] is not None:
+            _check_plots()
         progress.say("reading the grid …")
         found = read_grid(given["grid"], defaults)
         limit = given["time_limit"]  # a sweep is no question that someone waits for: it ends when its runs are made
@@ -93,6 +95,16 @@ def _counter(progress: Progress) -> Callable[[int, int, int], None]:
     return show
 
 
+def _check_plots() -> None:
+    """Find out before the runs whether they can be drawn.
+
+    Raises  InputError if matplotlib is not installed
+    """
+    from moorage.interfaces.plots.drawing import new_figure  # imports matplotlib, which is rarely needed
+
+    new_figure()
+
+
 def _draw(result: SweepResult, directory: str) -> None:
     from moorage.interfaces.plots import plot_sweep  # imports matplotlib, which is rarely needed
 
@@ -102,6 +114,4 @@ def _draw(result: SweepResult, directory: str) -> None:
         try:
             plot_sweep(result, metric).savefig(folder / f"{metric.replace('/', '-')}.svg")
         except InputError as error:
-            if "pip install" in str(error):
-                raise
             say(f"note: no plot of {error}", err=True)

@@ -65,6 +65,7 @@ ELSEWHERE = {
     },
     "the same fault as in 1.35.4": {("DynamicResources", "1.36.0")},
     "test_default_preemption tests it": {("DefaultPreemption", "1.22")},
+    "test_found has a configuration": {("GangScheduling", "1.35")},
 }
 #: Rules that the recordings here of a release do not exercise, though those of other releases do: test_rules_alone has another.
 UNSEEN = {("1.33.3", "DefaultPreemption")}

@@ -45,7 +45,7 @@ def test_amounts_are_rounded_up_to_a_step(asked, held, rules, consumed):
     ],
 )
 def test_what_cannot_be_computed_is_an_error(asked, rules, why):
-    held = capacity("3", "1")
+    held = capacity("5", "1")
     if why is None:  # less than the least is the least
         assert consumed_by({"units": asked}, held, rules)["units"].text == "1"
         return

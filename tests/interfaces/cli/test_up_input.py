@@ -188,8 +188,11 @@ REFUSED = {
     "no quantity": (["--node-cpu", "lots"], "--node-cpu: lots is not a quantity"),
     "a file that is not there": (["-f", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
     "a plugin that is not there": (["--plugins", "nowhere:It"], "nowhere"),
+    "no configuration": (
+        ["--admission-control-config-file", "nowhere.yaml"], "--admission-control-config-file: nowhere.yaml: No such file",
+    ),
     "no duration": (["--for", "soon"], "Invalid value for '--for'"),
-}
+}  # fmt: skip
 
 
 def test_a_port_in_use_is_reported(moorage, tmp_path):
@@ -221,6 +224,19 @@ def test_a_short_start_is_reported(moorage, tmp_path):
     ran = moorage("up", "--nodes", "1", "--home", tmp_path, "--for", "1ms")
     assert (ran.status, ran.err) == (0, "")
     assert ran.out.startswith("A cluster of 1 node with a scheduler is up on https://127.0.0.1:")
+
+
+def test_a_cluster_starts_with_configured_admission(moorage, tmp_path):
+    head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
+    (tmp_path / "right.yaml").write_text(f"{head}plugins: [{{name: PodSecurity}}]\n")
+    (tmp_path / "wrong.yaml").write_text(f"{head}plugins: [{{name: ImagePolicyWebhook}}]\n")
+    flag = "--admission-control-config-file"
+    ran = moorage("up", "--nodes", "1", "--home", tmp_path, "--for", "1ms", flag, tmp_path / "right.yaml")
+    assert (ran.status, ran.err) == (0, "")
+    ran = moorage("up", "--home", tmp_path, flag, tmp_path / "wrong.yaml")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith(f"error: {flag}: {tmp_path}/wrong.yaml cannot be used:")
+    assert "ImagePolicyWebhook cannot be configured here" in ran.err
 
 
 def test_a_file_without_a_cluster_is_reported_with_its_flag(moorage, tmp_path):

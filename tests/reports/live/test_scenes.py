@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 
 from moorage.api.feature_gates import FeatureGates
 from moorage.basis.client.credentials import Endpoint, FixedCredentials, Identity
@@ -439,3 +440,30 @@ def test_14_a_claim_with_opaque_parameters_is_allocated(monkeypatch):
 
     (config,) = played(monkeypatch, play)["status"]["allocation"]["devices"]["config"]
     assert config["opaque"]["parameters"] == {"apiVersion": "crane.example.com/v1", "kind": "Reach", "arm": "long"}
+
+
+def test_19_events_are_of_core_v1_where_the_events_api_was_refused_at_the_start(monkeypatch):
+    handle = Front.handle
+
+    async def refusing(front, request):
+        if request.path == "/apis/events.k8s.io/v1":
+            return web.json_response({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}, status=403)
+        return await handle(front, request)
+
+    monkeypatch.setattr(Front, "handle", refusing)
+
+    async def play(scene, live):
+        await scene.apply("12-eviction.first")
+        await scene.bound("skiff")
+
+        async def written():
+            return any("/events" in path for _, path, _ in scene.sent)
+
+        await scene.until(written)
+        return [(method, path, body) for method, path, body in scene.sent if "/events" in path]
+
+    ((method, path, body),) = played(monkeypatch, play)
+    assert (method, path) == ("POST", "/api/v1/namespaces/default/events")
+    assert (body["apiVersion"], body["count"], body["source"]) == ("v1", 1, {"component": "default-scheduler"})
+    assert body["firstTimestamp"] == body["lastTimestamp"]
+    assert "reportingInstance" not in body

@@ -209,7 +209,7 @@ def up(**given: Any) -> int:
         _report(f"note: {line}")
     version = wanted.era.emulated.version
     file = given["admission_config"]
-    admission = read_admission_configuration(expanded(file)) if file else None
+    admission = read_admission_configuration(expanded(Path(file))) if file else None
     controllers = chosen(
         all_controllers(given["job_s"], gates, version, _STOP_S), [one for one in given["controllers"].split(",") if one]
     )

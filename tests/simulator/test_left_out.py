@@ -17,6 +17,7 @@ from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.errors import InputError
 from moorage.simulator.cluster_reader import LEFT_OUT, STRICT_RULES, ReadRules, read, read_sources
 from moorage.simulator.cluster_run import simulate_cluster
+from moorage.simulator.job_kinds import QUEUE_KINDS
 from moorage.simulator.simulate import Options
 from moorage.simulator.unknown_fields import Validation
 from tests.hostile_numbers import BASES
@@ -148,6 +149,10 @@ ITEMS = {
         },
         "a.json: items[1]: LeaderWorkerSet a/l: spec.replicas: 2147483647 are more than 500000",
     ),
+    "an object of a queue": (
+        {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "LocalQueue", "metadata": {"name": "lq"}, "spec": 7},
+        'a.json: items[1]: Kueue: LocalQueue lq: spec: Invalid value: "integer"',
+    ),
     "a kind that a plugin names": (
         {"apiVersion": "berth.example.com/v1", "kind": "Quay", "metadata": 7},
         "a.json: items[1]: Quay: metadata: expected object, found int 7",
@@ -157,7 +162,7 @@ ITEMS = {
 
 @pytest.mark.parametrize(("item", "fault"), ITEMS.values(), ids=ITEMS)
 def test_an_item_that_is_no_object_is_left_out(item, fault):
-    found = read_sources([InputFile("a.json", text(a_list(NODE, item)))], custom=["quays.v1.berth.example.com"])
+    found = read_sources([InputFile("a.json", text(a_list(NODE, item)))], custom=["quays.v1.berth.example.com", *QUEUE_KINDS])
     assert [node.name for node in found.nodes] == ["n1"]
     (line,) = found.report.left_out
     assert line.removeprefix(LEFT_OUT).startswith(fault)

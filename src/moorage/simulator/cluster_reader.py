@@ -37,7 +37,7 @@ from moorage.basis.inputs.simulated_kinds import KINDS, UNKNOWN_KIND, find_kind,
 from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.simulator import cluster_input
-from moorage.simulator.job_kinds import PLACES, pod_sets_of, suffixes_of
+from moorage.simulator.job_kinds import PLACES, QUEUE_KINDS, pod_sets_of, suffixes_of
 from moorage.simulator.older_versions import advice, in_read_version
 from moorage.simulator.unknown_fields import FieldCheck, Validation, title_of
 
@@ -635,7 +635,7 @@ class _Reader:
         for found in self.custom.unclaimed():
             if find_kind(found.api_version, found.kind) is None:
                 self._count_unused(found)
-        for one in self.custom.objects(self._note_unreadable, _check_pods):
+        for one in self.custom.objects(self._note_unreadable, _check_custom):
             key = (type(one.obj), one.obj.namespace, one.obj.name)
             before = self.custom_objects.setdefault(key, one)
             if before is one:
@@ -682,14 +682,18 @@ def _identified(given: Any, kind: Kind, where: str, count: int) -> Any:
     return replace(given, metadata=replace(metadata, name=name, namespace=namespace, uid=uid))
 
 
-def _check_pods(obj: CustomObject) -> None:
-    """Check that the pods of a job can be read.
+def _check_custom(obj: CustomObject) -> None:
+    """Check that an object of a queue, and the pods of a job, can be read.
 
     Raises  InputError
     """
     if obj.resource in PLACES:
         pod_sets_of(obj)
         suffixes_of(obj)
+    elif obj.resource in QUEUE_KINDS:
+        from moorage.simulator.kueue.validation import with_defaults  # only those who have queues pay for the import
+
+        with_defaults([obj.document])
 
 
 def _lines(error: InputError) -> list[str]:

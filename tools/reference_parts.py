@@ -27,7 +27,7 @@ from moorage.api import kinds as api_kinds
 from moorage.api.documents import served_kinds
 from moorage.api.feature_gates import FeatureGates
 from moorage.api.kinds import Reader
-from moorage.api.releases import RELEASES, TODAY, Release
+from moorage.api.releases import LEGACY, RELEASES, TODAY, Release
 from moorage.api.releases.metrics import Spec, metrics_of
 from moorage.api.releases.release_gates import gates_table
 from moorage.cluster.controllers.all_controllers import all_controllers, named_controllers
@@ -383,8 +383,8 @@ def releases(_: str) -> str:
     rows = []
     for series, found in groupby([*RELEASES.values()][::-1], key=lambda one: one.series):
         newest, *others = list(found)
-        others = [one for one in others if one is not newest]
-        rows.append((f"`{series}`", newest.patch or newest.name, ", ".join(f"`{one.name}`" for one in others)))
+        rules = LEGACY[-1] if newest in LEGACY else newest
+        rows.append((f"`{series}`", rules.patch or rules.name, ", ".join(f"`{one.name}`" for one in others)))
     return table(["`--emulate`", "decides as", "also known"], rows)
 
 

@@ -117,9 +117,6 @@ def _configuration(plugin: Mapping[str, Any], path: Path, place: str, faults: li
     return inner or {}, f"{place}.configuration."
 
 
-# -- pod security ------------------------------------------------------------------------------------------------------
-
-
 def _security(document: dict[str, Any], where: str, faults: list[Fault]) -> Mapping[str, Any]:
     if not document:
         return {}
@@ -168,9 +165,6 @@ def _names(
     return frozenset(found)
 
 
-# -- quotas ------------------------------------------------------------------------------------------------------------
-
-
 def _limits(document: dict[str, Any], where: str, faults: list[Fault]) -> tuple[LimitedResource, ...]:
     if not document:
         return ()
@@ -190,9 +184,6 @@ def _limits(document: dict[str, Any], where: str, faults: list[Fault]) -> tuple[
             continue
         made.append(LimitedResource(str(one.get("apiGroup") or ""), str(one.get("resource") or ""), contains, scopes))
     return tuple(made)
-
-
-# -- documents ---------------------------------------------------------------------------------------------------------
 
 
 def _head(document: dict[str, Any], group: str, versions: tuple[str, ...], kind: str, where: str = "") -> Iterator[Fault]:

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from moorage.api.core import Node, Pod
+from moorage.errors import InputError
 from moorage.simulator.descheduler.cycle import run_cycle
 from moorage.simulator.descheduler.policy import policy_of
 from moorage.simulator.descheduler.scene import Scene
@@ -69,3 +70,33 @@ def test_failed_pods_go_at_once_if_the_policy_says_so():
     assert evicted("RemoveFailedPods", {"minPodLifetimeSeconds": 0}, [pod("a", phase="Failed")], now_s=1e4, born_s=born) == [
         "a"
     ]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "args"),
+    [
+        ("DefaultEvictor", {"minReplicas": -1}), ("PodLifeTime", {"maxPodLifeTimeSeconds": -1}),
+        ("PodLifeTime", {"conditions": [{"type": "Ready", "minTimeSinceLastTransitionSeconds": -1}]}),
+        ("RemoveFailedPods", {"minPodLifetimeSeconds": -1}),
+        ("LowNodeUtilization", {"thresholds": {"cpu": 1}, "targetThresholds": {"cpu": 2}, "evictionLimits": {"node": -1}}),
+        ("DefaultEvictor", {"priorityThreshold": {"value": 2_000_000_001}}),
+    ],
+)  # fmt: skip
+def test_numbers_that_the_descheduler_cannot_read_are_refused(plugin, args):
+    with pytest.raises(InputError, match=r"Expected `int` >= 0|can't be greater than 2000000000"):
+        evicted(plugin, args, [])
+
+
+@pytest.mark.parametrize("limit", ["PerNode", "PerNamespace", "Total"])
+def test_a_limit_below_zero_is_refused(limit):
+    field = f"maxNoOfPodsToEvict{limit}"
+    policy = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", field: -1}
+    with pytest.raises(InputError, match="Expected `int` >= 0"):
+        policy_of(policy, "policy")
+
+
+def test_a_priority_class_must_exist_even_if_no_plugin_asks_for_it():
+    profile = {"name": "p", "pluginConfig": [{"name": "DefaultEvictor", "args": {"priorityThreshold": {"name": "none"}}}]}
+    policy = policy_of({"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "profiles": [profile]}, "policy")
+    with pytest.raises(InputError, match='no PriorityClass "none"'):
+        run_cycle(policy, lambda: Scene(NODES, []), lambda _: "")

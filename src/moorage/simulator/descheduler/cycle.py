@@ -373,12 +373,16 @@ def run_cycle(policy: DeschedulerPolicy, see: Callable[[], Scene], ask: Callable
 
     ``see``  returns the cluster before each plugin: pods that an earlier one evicted are terminating or gone
     ``ask``  asks the API server for an eviction and returns its error, or "" if it is allowed
+    Raises  InputError for a priority class that the cluster does not have
     """
     evictor, errors = Evictor(
         ask, policy.max_no_of_pods_to_evict_total, policy.max_no_of_pods_to_evict_per_node,
         policy.max_no_of_pods_to_evict_per_namespace,
     ), []  # fmt: skip
-    if len(see().ready_nodes(policy.node_selector or "")) < _FEWEST_NODES:
+    begin = see()
+    for profile in policy.profiles:
+        DefaultEvictor(profile.args("DefaultEvictor"), begin)  # its priority class must exist, whatever else is enabled
+    if len(begin.ready_nodes(policy.node_selector or "")) < _FEWEST_NODES:
         return evictor, ["the cluster size is 0 or 1: the descheduler does nothing"]
     for point in ("deschedule", "balance"):
         for profile in policy.profiles:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -44,9 +44,10 @@ PluginArgs: TypeAlias = Any
 
 _TABLE: Final = table_of("moorage.simulator.descheduler", "policy.toml")
 _WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 #: The types of fields, with the defaults.
 _TYPES: Final[dict[str, tuple[Any, Any]]] = {
-    "text": (str, ""), "integer": (int, 0), "flag": (bool, False), "shares": (Mapping[str, float], {}),
+    "text": (str, ""), "integer": (int, 0), "count": (_Count, 0), "flag": (bool, False), "shares": (Mapping[str, float], {}),
     "labels": (LabelSelector, None),
 }  # fmt: skip
 
@@ -183,9 +184,9 @@ class DeschedulerPolicy(_Strict, frozen=True):
     kind: Literal["DeschedulerPolicy"]
     profiles: tuple[DeschedulerProfile, ...] = ()
     node_selector: str | None = None
-    max_no_of_pods_to_evict_per_node: int | None = None
-    max_no_of_pods_to_evict_per_namespace: int | None = None
-    max_no_of_pods_to_evict_total: int | None = None
+    max_no_of_pods_to_evict_per_node: _Count | None = None
+    max_no_of_pods_to_evict_per_namespace: _Count | None = None
+    max_no_of_pods_to_evict_total: _Count | None = None
     eviction_failure_event_notification: bool | None = None
     metrics_collector: Mapping[str, Any] | None = None
     metrics_providers: tuple[Mapping[str, Any], ...] = ()

@@ -91,6 +91,8 @@ def made(seed: int) -> Document:
             for key in keys if rng.random() < 0.9
         }  # fmt: skip
     world["shares"] = {one["metadata"]["name"]: rng.randint(0, 100) / 100 for one in nodes if rng.random() < 0.97}
+    if rng.random() < 0.1:
+        _break(rng, world["policy"])
     return world
 
 
@@ -501,3 +503,41 @@ def _policy(rng: random.Random, spaces: Sequence[str]) -> Document:
         }
         policy["profiles"].append({"name": f"profile{number}", "pluginConfig": configured, "plugins": points})
     return policy
+
+
+#: Arguments that are wrong, or only look so, by plugin; "" stands for all plugins. Faults that the descheduler finds when the
+#: plugin runs are left out: they are refused here at once.
+_ODD: Final[dict[str, list[Document]]] = {
+    "": [{"unknown": 1}, {"namespaces": {"include": ["a"], "exclude": ["b"]}}, {"labelSelector": {"matchLabels": {"a": "-"}}}],
+    "DefaultEvictor": [
+        {"noEvictionPolicy": "Never"}, {"priorityThreshold": {"name": "high", "value": 1}},
+        {"priorityThreshold": {"name": "none"}}, {"priorityThreshold": {"value": 2000000001}}, {"minPodAge": "1 hour"},
+        {"minReplicas": -1},
+        {"podProtections": {"extraEnabled": ["DaemonSetPods"]}}, {"podProtections": {"defaultDisabled": ["PodsWithPVC"]}},
+        {"podProtections": {"defaultDisabled": ["DaemonSetPods", "DaemonSetPods"]}},
+        {"podProtections": {"extraEnabled": ["PodsWithPVC"]}, "evictDaemonSetPods": True},
+        {"podProtections": {"extraEnabled": ["PodsWithPVC"], "config": {"PodsWithPVC": {"protectedStorageClasses": [{}]}}}},
+    ],
+    "PodLifeTime": [
+        {"maxPodLifeTimeSeconds": -1}, {"states": ["Sleeping"]}, {"conditions": [{}]}, {"exitCodes": ["1"]},
+        {"ownerKinds": {"include": ["Job"], "exclude": ["Job"]}}, {"states": ["NodeLost", "Shutdown"]},
+    ],
+    "RemoveFailedPods": [{"minPodLifetimeSeconds": 1.5}, {"reasons": [1]}],
+    "RemovePodsHavingTooManyRestarts": [{"podRestartThreshold": 0}, {"states": ["Failed"]}],
+    "RemovePodsViolatingNodeAffinity": [{"nodeAffinityType": []}, {"nodeAffinityType": ["required"]}],
+    "RemovePodsViolatingNodeTaints": [{"includedTaints": ["a"], "excludedTaints": ["b"]}, {"includedTaints": []}],
+    "RemovePodsViolatingTopologySpreadConstraint": [{"constraints": ["Sometimes"]}, {"constraints": []}],
+    "LowNodeUtilization": [
+        {"thresholds": {}}, {"thresholds": {"cpu": 101}}, {"targetThresholds": {"storage": 10}}, {"thresholds": {"cpu": -1}},
+        {"evictableNamespaces": {"include": ["a"]}}, {"metricsUtilization": {"source": "Prometheus"}},
+        {"metricsUtilization": {"source": "KubernetesMetrics", "metricsServer": True}},
+        {"thresholds": {"cpu": 60}, "targetThresholds": {"cpu": 50}},
+    ],
+    "HighNodeUtilization": [{"thresholds": {}}, {"thresholds": {"cpu": 100.5}}, {"evictionModes": ["All"]}],
+}  # fmt: skip
+
+
+def _break(rng: random.Random, policy: Document) -> None:
+    """Give a plugin of a policy odd arguments."""
+    config = rng.choice(rng.choice(policy["profiles"])["pluginConfig"])
+    config["args"] |= rng.choice([*_ODD[""], *_ODD.get(config["name"], [])])

@@ -5,8 +5,9 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
+from moorage.interfaces.web.atlas_route import atlas_document
 from moorage.interfaces.web.site import LIVE_POLICY, bundle_file
 
 
@@ -71,6 +72,10 @@ def _handler(lab: LabServer) -> type[BaseHTTPRequestHandler]:
                 self.answer(lab.status_of_snapshot, lab.snapshot)
             elif path == "/lab/v1/events":
                 self.stream(query)
+            elif path == "/lab/v1/atlas":
+                self.answer(200, atlas_document(parse_qs(query).get("event", [""])[0]))
+            elif path.endswith("/cause") and f"GET {unquote(path)}" not in lab.answers:
+                self.reply(204, b"", "")
             else:
                 self.given(f"GET {unquote(path)}")
 

@@ -115,6 +115,14 @@ def test_the_cause_of_a_pod_is_told_without_a_process_of_its_own():
     browse(test, store, scheduler=scheduler)
 
 
+def test_without_a_scheduler_there_is_no_cause():
+    async def test(browser, store):
+        await browser.enter()
+        assert (await browser.ask("GET", "/lab/v1/pods/default/large/cause"))[0] == 204
+
+    browse(test, a_cluster())
+
+
 def test_the_event_is_that_of_the_last_attempt():
     """A cluster from files has no conditions of pods: the run that placed its pods knows the message."""
     cluster = moorage.Cluster.from_objects([node("n0"), pod("large", cpu="9")])

@@ -25,7 +25,9 @@ export function PodPage({ cluster, pod }: { cluster: Cluster; pod: string }) {
     // The cause needs no search: it stands while changes are looked for.
     // A scheduler in the server's process tells it at once; else a process of its own reads the cluster first.
     runFirst((progress, signal) =>
-      get<Explanation>(podPath("pods", pod) + "/cause", signal).catch(() => answerOf<Explanation>({ question: { explain: pod, probes: 0 } }, progress, signal)),
+      get<Explanation | undefined>(podPath("pods", pod) + "/cause", signal)
+        .catch(() => undefined)
+        .then((told) => told ?? answerOf<Explanation>({ question: { explain: pod, probes: 0 } }, progress, signal)),
     );
     run((progress, signal) => answerTo<Explanation>(() => ask(podPath("pods", pod) + "/explanation"), progress, signal));
   };

@@ -104,6 +104,8 @@ class PodRoutes:
         """Return the explanation without changes, which names other pods; it takes no process of its own."""
         await visitor.check("list", "nodes")
         await visitor.check("list", "pods")
+        if self._turns is None:
+            return web.Response(status=204)  # a browser would note an error
         found = await self._asked("cause_document", namespace, name)
         pod = self._find(f"{namespace}/{name}")
         if pod is not None and not found["answer"].get("message") and (message := self._told(pod.uid)):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -165,7 +164,7 @@ def _found_points(
 
 def _changed_at(place: str) -> int:
     try:
-        return os.stat(place or ".").st_mtime_ns
+        return Path(place or ".").stat().st_mtime_ns
     except OSError:
         return 0
 

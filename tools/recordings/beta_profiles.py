@@ -25,7 +25,7 @@ __all__ = ["documents", "main", "same"]
 
 GROUP: Final = "kubescheduler.config.k8s.io"
 #: Release → the versions of the configuration that it reads.
-VERSIONS: Final = {"1.28.8": ("v1beta3", "v1")}
+VERSIONS: Final = {"1.27.16": ("v1beta2", "v1beta3", "v1"), "1.28.8": ("v1beta3", "v1")}
 PLUGINS: Final = (
     "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
     "VolumeRestrictions", "EBSLimits", "GCEPDLimits", "NodeVolumeLimits", "AzureDiskLimits", "VolumeBinding", "VolumeZone",

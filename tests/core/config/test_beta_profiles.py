@@ -1,6 +1,6 @@
-"""Plugins that a release enables for random configurations of each version that it reads: 1.28.8 reads v1beta3 and v1.
+"""Plugins that 1.27.16 and 1.28.8 enable for random configurations of each version that they read: v1beta2, v1beta3, v1.
 
-``tools.recordings.beta_profiles`` recorded them with the release's own code.
+``tools.recordings.beta_profiles`` recorded them with the releases' own code.
 """
 
 from __future__ import annotations

@@ -127,8 +127,8 @@ upstream-e2e: $(VENV)/.ready-to-run  ## run Kubernetes' own end-to-end tests and
 	@$(call or_skip,$(BIN)/python -m tools.upstream_e2e --write $(ARGS))
 
 .PHONY: side-by-side
-side-by-side: $(VENV)/.ready-to-run  ## measure kube-scheduler and Moorage on one real API server (needs Go); ARGS='basic --pods 5000', ARGS=--write for the page
-	@$(call or_skip,$(BIN)/python -m benchmarks.side_by_side $(ARGS))
+side-by-side: $(VENV)/.ready-to-run  ## measure kube-scheduler's code and ours, in process and on a real API server (needs Go); ARGS=--in-process for one half, ARGS=--write for the page
+	@$(call or_skip,$(BIN)/python -m benchmarks side-by-side $(ARGS))
 
 .PHONY: lint
 lint: $(VENV)/.ready-to-test  ## check formatting, lint, types and import layers

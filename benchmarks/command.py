@@ -36,6 +36,7 @@ from benchmarks.running import run as run_one
 from benchmarks.shard_scheduler import SHARINGS
 from benchmarks.shard_workloads import WORKLOADS as SHARD_WORKLOADS
 from benchmarks.shards import Setting, play
+from benchmarks.side_by_side_command import side_by_side
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.single import first_of_class, preemption_attempt
 from benchmarks.sweeps import measure_sweeps
@@ -68,6 +69,7 @@ def main() -> None:
 
 
 main.add_command(mix)
+main.add_command(side_by_side)
 
 
 @main.command("list")

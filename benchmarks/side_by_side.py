@@ -1,13 +1,12 @@
-"""``python -m benchmarks.side_by_side``: kube-scheduler and ``moorage run`` in turn, on one real API server of this machine.
+"""kube-scheduler and ``moorage run`` in turn, on one real API server of this machine.
 
 The pods of a workload are created while the scheduler is stopped; it goes on, and a watch sees each pod bound. Both have the
-same cluster and no limit of requests unless ``--qps`` sets one. etcd, kube-apiserver, the scheduler and the watch share the
+same cluster and no limit of requests unless one is set. etcd, kube-apiserver, the scheduler and the watch share the
 machine's cores, as on a small control plane.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -19,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -28,13 +28,12 @@ import msgspec
 
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Node, Pod
-from tools.oracles import BuildError, OracleMissingError
 from tools.real_cluster import ClusterError, ControlPlane, Wanted, real_cluster
 
-SKIPPED: Final = 77
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs/project/speed.md"
-BEGIN, END = "<!-- side by side: begin -->", "<!-- side by side: end -->"
-DEFAULT: Final = (
+__all__ = ["NO_LIMIT", "ON_A_SERVER", "Setting", "measure_on_a_server", "table"]
+
+#: The workloads that are compared by default.
+ON_A_SERVER: Final = (
     "basic",
     "node-affinity",
     "spread-zone-required",
@@ -42,6 +41,7 @@ DEFAULT: Final = (
     "preferred-affinity-host",
     "unique-classes",
 )
+NO_LIMIT: Final = 1_000_000
 SCHEDULERS: Final = ("kube-scheduler", "moorage run")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 #: Admission that a controller would have to follow up.
@@ -49,6 +49,16 @@ _ADMISSION: Final = "--disable-admission-plugins=ServiceAccount,TaintNodesByCond
 _PATIENCE_S: Final = 600.0
 
 Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The sizes, the number of runs of each scheduler, and how many requests a second it may send."""
+
+    nodes: int
+    pods: int
+    runs: int
+    qps: int = NO_LIMIT
 
 
 class _Client:
@@ -146,7 +156,7 @@ def _command(name: str, plane: ControlPlane, qps: int) -> list[str]:
     if name != "kube-scheduler":
         program = [sys.executable, "-m", "moorage", "run", "--emulate", "1.37"]
     flags = [f"--kubeconfig={plane.scheduler_kubeconfig}", "--secure-port=0", "--leader-elect=false"]
-    return [*program, *flags, f"--kube-api-qps={qps}", f"--kube-api-burst={qps if qps == 1_000_000 else qps * 2}"]
+    return [*program, *flags, f"--kube-api-qps={qps}", f"--kube-api-burst={qps if qps == NO_LIMIT else qps * 2}"]
 
 
 async def _measure(name: str, plane: ControlPlane, client: _Client, pods: Sequence[Pod], qps: int) -> Figures:
@@ -197,7 +207,15 @@ def _peak_mb(pid: int) -> float:
     return int(line.split()[1]) * 1024 / 1e6
 
 
-async def _workload(name: str, given: argparse.Namespace) -> list[dict[str, Any]]:
+def measure_on_a_server(name: str, given: Setting) -> list[dict[str, Any]]:
+    """Measure both schedulers on a workload, and write a line for each run.
+
+    Raises  ClusterError, tools.oracles.OracleMissingError, tools.oracles.BuildError
+    """
+    return asyncio.run(_measure_in_turn(name, given))
+
+
+async def _measure_in_turn(name: str, given: Setting) -> list[dict[str, Any]]:
     asked = WORKLOADS[name][0](Sizes(given.nodes, 0, given.pods), random.Random(0))
     nodes = [_ready(one) for one in asked.objects if isinstance(one, Node)]
     pods = list(asked.measured)
@@ -222,9 +240,9 @@ async def _workload(name: str, given: argparse.Namespace) -> list[dict[str, Any]
     return found
 
 
-def table(results: Sequence[Mapping[str, Any]], given: argparse.Namespace) -> str:
+def table(results: Sequence[Mapping[str, Any]], given: Setting) -> str:
     """Return the results as a table: medians, with the least and the most pods a second."""
-    limit = "no limit of requests" if given.qps == 1_000_000 else f"{given.qps} requests a second at most"
+    limit = "no limit of requests" if given.qps == NO_LIMIT else f"{given.qps} requests a second at most"
     head = (
         f"{given.nodes} nodes, {given.pods:,} pods, {limit}, {given.runs} runs of each in turn. etcd, kube-apiserver and the\n"
         f"scheduler share {os.cpu_count()} cores, at a load of {os.getloadavg()[2]:.0f} by all that ran."
@@ -244,40 +262,3 @@ def table(results: Sequence[Mapping[str, Any]], given: argparse.Namespace) -> st
             cells += [format(statistics.median(one[what] for one in of[name]), form) for name in SCHEDULERS]
         lines.append(f"| {workload} | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def main() -> int:
-    """Measure; exit with 1 if a pod is not bound or a program fails, with 77 where the programs cannot be had."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.side_by_side", description=__doc__)
-    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of `benchmarks list` [{' '.join(DEFAULT)}]")
-    parser.add_argument("--nodes", type=int, default=2500, help="[2500]")
-    parser.add_argument("--pods", type=int, default=2000, help="[2000]")
-    parser.add_argument("--runs", type=int, default=3, help="of each scheduler [3]")
-    parser.add_argument("--qps", type=int, default=1_000_000, help="requests a second that a scheduler may send [no limit]")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="append the figures of each run, one a line")
-    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
-    given = parser.parse_args()
-    results: list[dict[str, Any]] = []
-    try:
-        for name in given.workloads or DEFAULT:
-            results += asyncio.run(_workload(name, given))
-    except OracleMissingError as error:
-        sys.stderr.write(f"skipped: {error}\n")
-        return SKIPPED
-    except (BuildError, ClusterError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
-    if given.json:
-        with given.json.open("a") as file:
-            file.writelines(json.dumps(one) + "\n" for one in results)
-    text = table(results, given)
-    sys.stdout.write(f"\n{text}\n")
-    if given.write:
-        page = PAGE.read_text()
-        head, tail = page.split(BEGIN)[0], page.split(END)[1]
-        PAGE.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

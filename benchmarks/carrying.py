@@ -25,7 +25,7 @@ from moorage.core.building.builder import build_scheduler
 from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Done, Seen, Work
 from moorage.core.engine.scheduler import Scheduler
-from moorage.interfaces.cli.terminal import collect_seldom, keep_freed_memory
+from moorage.interfaces.cli.given_back_memory import collect_seldom, keep_freed_memory
 
 __all__ = ["measure_carried"]
 

@@ -20,7 +20,7 @@ from benchmarks.checking import CheckedCycle, CheckFailedError
 from benchmarks.mechanisms import MECHANISMS
 from benchmarks.workloads import CHURN_EVERY, WORKLOADS, Sizes, Workload
 from moorage.core.engine.facts import Seen
-from moorage.interfaces.cli.terminal import collect_seldom, keep_freed_memory
+from moorage.interfaces.cli.given_back_memory import collect_seldom, keep_freed_memory
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster, State
 

@@ -20,7 +20,7 @@ import msgspec
 from benchmarks.shard_scheduler import Costs, Shard, Sharing
 from benchmarks.shard_workloads import COLOR, MAX_SKEW, NODE, Problem, make
 from benchmarks.shard_world import Agenda, Ask, Limits, Room, SharedCluster
-from moorage.interfaces.cli.terminal import collect_seldom, keep_freed_memory
+from moorage.interfaces.cli.given_back_memory import collect_seldom, keep_freed_memory
 from tools.simtest.oracle_rules import fits_beside
 
 __all__ = ["COSTS", "Setting", "costs_of", "play"]

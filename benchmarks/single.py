@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Pod
-from moorage.interfaces.cli.terminal import keep_freed_memory
+from moorage.interfaces.cli.given_back_memory import keep_freed_memory
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo

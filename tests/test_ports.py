@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from moorage.live.server.certificates import listen
+from moorage.live.server.listening import listen
 from tests.ports import reserve_port
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from benchmarks.production_dump import write_production_dump
 from moorage.interfaces.cli.main import main
-from moorage.laboratory.compare.run_inputs import input_digest
+from moorage.laboratory.compare.input_digest import input_digest
 from moorage.simulator.cluster_reader import read
 
 

@@ -14,7 +14,8 @@ from moorage.core.cycle.search import SearchScope
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.offers import ChangeSet, offers_of
-from moorage.laboratory.edit.changes import apply, reconfigure
+from moorage.laboratory.edit.changes import apply
+from moorage.laboratory.edit.config_changes import reconfigure
 from moorage.laboratory.edit.object_edits import DRAWING
 from moorage.laboratory.plan.node_types import daemon_pods, drawn_daemon_pods, policies_of
 from moorage.laboratory.trial.trials import (

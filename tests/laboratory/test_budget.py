@@ -15,8 +15,8 @@ from moorage.laboratory.budget import BudgetSpentError, TimeBudget, results_of, 
 from moorage.laboratory.capacity.capacity import CapacityQuestion, capacity_of
 from moorage.laboratory.cluster_questions import templates_of
 from moorage.laboratory.drain.drain_question import drain_report
+from moorage.laboratory.drain.drain_run import DrainPlan
 from moorage.laboratory.drain.kubectl_filters import DrainFlags
-from moorage.laboratory.drain.virtual_drain import DrainPlan
 from moorage.laboratory.survive.survival_question import SurvivalAsked, survival_report
 from moorage.report.answer import AnswerRequest
 from tests.laboratory.random_world import World

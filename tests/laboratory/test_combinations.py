@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from moorage.framework.changes import Change
-from moorage.laboratory.change.change_sets import NodeChoices, combinations
+from moorage.laboratory.change.combinations import NodeChoices, combinations
 from moorage.laboratory.change.offers import NodeOffers
 
 OFFERED = [

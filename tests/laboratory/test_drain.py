@@ -10,7 +10,7 @@ from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.drain import drain_question as drain_order
 from moorage.laboratory.drain.drain_question import drain_report
-from moorage.laboratory.drain.virtual_drain import DrainPlan, DrainRun
+from moorage.laboratory.drain.drain_run import DrainPlan, DrainRun
 from moorage.report.answer import AnswerRequest
 
 HOST = "kubernetes.io/hostname"

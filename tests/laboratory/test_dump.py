@@ -14,7 +14,8 @@ from moorage.basis.inputs.files import InputFile
 from moorage.errors import ClusterError
 from moorage.interfaces.cli.main import main
 from moorage.interfaces.cli.questions.dump import write_parts
-from moorage.laboratory.dump.live_dump import DumpWriter, Pages, fetch
+from moorage.laboratory.dump.dump_file import DumpWriter
+from moorage.laboratory.dump.live_dump import Pages, fetch
 from moorage.simulator.cluster_input import UnreadKind
 from moorage.simulator.cluster_reader import read, read_sources
 from tests.interfaces.cli.test_simulate_output import violations

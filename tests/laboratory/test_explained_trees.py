@@ -22,10 +22,11 @@ def a_group(name, least, parent=None, key=None, *, tree=False):
     policy = {"gang": {"minGroupCount" if tree else "minCount": least}}
     within = {"schedulingConstraints": {"topology": [{"key": key}]}} if key else {}
     above = {"parentCompositePodGroupName": parent} if parent else {}
+    reference = {"workloadRef": {"workloadName": "w", "templateName": name}} if tree else {}
     version, kind = ("v1alpha3", "CompositePodGroup") if tree else ("v1beta1", "PodGroup")
     return {
         "apiVersion": f"scheduling.k8s.io/{version}", "kind": kind, "metadata": {"name": name, "namespace": "x"},
-        "spec": {"schedulingPolicy": policy, **within, **above},
+        "spec": {"schedulingPolicy": policy, **within, **above, **reference},
     }  # fmt: skip
 
 

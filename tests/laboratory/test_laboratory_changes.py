@@ -16,11 +16,11 @@ from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_requests import ChangeRequests
 from moorage.laboratory.change.change_text import describe
-from moorage.laboratory.cluster_objects import NOTHING_AROUND, ListedObjects
 from moorage.laboratory.costs import BASE_COSTS, UNDONE, Costs, read_costs
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.edit.edits import parse_edit
 from moorage.laboratory.edit.pod_changes import request_of
+from moorage.laboratory.surroundings import NOTHING_AROUND, ListedObjects
 from moorage.testing.builders import a_node, a_pod
 
 ZONE = "topology.kubernetes.io/zone"

@@ -10,7 +10,8 @@ import pytest
 
 import moorage
 from moorage.errors import ClusterError
-from moorage.laboratory.dump.live_dump import DumpWriter, Pages, fetch, served_companions
+from moorage.laboratory.dump.dump_file import DumpWriter
+from moorage.laboratory.dump.live_dump import Pages, fetch, served_companions
 from moorage.simulator.job_kinds import KINDS
 from moorage.simulator.kueue.batch_jobs import read_queues
 from moorage.simulator.kueue.settings import read_settings

@@ -8,7 +8,8 @@ import io
 import pytest
 
 import moorage
-from moorage.laboratory.compare.measured_run import frames_of_run, measure_run
+from moorage.laboratory.compare.measured_run import measure_run
+from moorage.laboratory.compare.run_frames import frames_of_run
 from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.overview import OverviewSetting, overview_of
 from moorage.report.answer import AnswerRequest

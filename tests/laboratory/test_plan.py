@@ -13,7 +13,8 @@ from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster_questions import planned_pods
 from moorage.laboratory.plan import plan_bound as linear_programs
 from moorage.laboratory.plan.node_types import NodeType, offers_of_types, policies_of, read_types
-from moorage.laboratory.plan.plan_bound import cost_bound, state_problem
+from moorage.laboratory.plan.plan_bound import cost_bound
+from moorage.laboratory.plan.plan_problem import state_problem
 from tests.laboratory.test_capacity import APART, APP, SPREAD, node, pod
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.kept_fields import digest
 from moorage.basis.inputs.simulated_kinds import KINDS, json_decoder
 from moorage.laboratory.cluster_objects import cluster_input
-from moorage.laboratory.dump.live_dump import DumpWriter
+from moorage.laboratory.dump.dump_file import DumpWriter
 from moorage.laboratory.recording.redacted_log import RedactingEncoder
 from moorage.laboratory.redact.redaction import redact_cluster
 from moorage.laboratory.redact.redaction_tokens import RULES

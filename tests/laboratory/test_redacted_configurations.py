@@ -12,7 +12,7 @@ from moorage.errors import ConfigError
 from moorage.interfaces.cli.main import main
 from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.redact.redaction import redact
-from moorage.laboratory.redact.redaction_tokens import check_redacted
+from moorage.laboratory.redact.redaction_check import check_redacted
 from moorage.simulator.simulate import Options
 
 KEY = b"0123456789abcdef"

@@ -15,7 +15,8 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.main import main
 from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.redact.redaction import redact, redact_cluster
-from moorage.laboratory.redact.redaction_tokens import Tokens, check_redacted
+from moorage.laboratory.redact.redaction_check import check_redacted
+from moorage.laboratory.redact.redaction_tokens import Tokens
 from moorage.simulator.simulate import Options
 from tests.laboratory.random_world import OTHERS, World
 

@@ -14,7 +14,8 @@ import moorage
 from moorage.core.preemption.row_importance import Ranking
 from moorage.framework.verdicts import Hold
 from moorage.laboratory import cluster as cluster_module
-from moorage.laboratory.trial.history import DROPPED, StateCopy, is_shared, play
+from moorage.laboratory.trial.history import play
+from moorage.laboratory.trial.state_copies import DROPPED, StateCopy, is_shared
 from tests.laboratory.random_world import OTHERS, World
 from tests.laboratory.test_pod_states import node, obj, pod
 from tests.laboratory.test_transactions import HEAD, OPTIONS, decisions

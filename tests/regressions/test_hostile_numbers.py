@@ -28,7 +28,7 @@ from moorage.basis.client.listwatch import ObjectDecoder
 from moorage.basis.client.watched_resources import WATCHED
 from moorage.errors import InputError, MoorageError
 from moorage.laboratory.cluster_objects import read_given
-from moorage.laboratory.compare.run_inputs import input_digest
+from moorage.laboratory.compare.input_digest import input_digest
 from moorage.laboratory.metrics import sums
 from moorage.rules.store.store import Store
 from moorage.simulator.cluster_run import simulate_cluster

@@ -9,7 +9,7 @@ import pytest
 
 from moorage.basis.inputs.files import InputFile
 from moorage.core.engine.facts import Seen
-from moorage.laboratory.trial.history import Digests
+from moorage.laboratory.trial.digest import Digests
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.cluster_run import objects_of

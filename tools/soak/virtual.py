@@ -22,7 +22,7 @@ from moorage.api.documents.served_kinds import Document, served
 from moorage.cluster.apiserver.forgetting import forget_old
 from moorage.cluster.controllers.all_controllers import all_controllers
 from moorage.cluster.controllers.manager import ControllerManager
-from moorage.cluster.controllers.nodes.kubelets import NodeShape, make_nodes
+from moorage.cluster.controllers.nodes.hollow_nodes import NodeShape, make_nodes
 from moorage.rules.store.store import Store
 from moorage.rules.store.subresources import bind
 from moorage.testing.virtual_time import run_virtually

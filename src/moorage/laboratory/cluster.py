@@ -26,30 +26,24 @@ from moorage.framework.changes import Change, Owner
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.least_change import OWNERS, ChangeLimits, Remedy, find_least_change
 from moorage.laboratory.change.untouchable import Untouchable
-from moorage.laboratory.cluster_objects import (
-    Inventory,
-    ObjectLike,
-    PresentObjects,
-    aside_of,
-    cluster_input,
-    flat_objects,
-    present_objects,
-    read_given,
-)
+from moorage.laboratory.cluster_objects import ObjectLike, aside_of, cluster_input, flat_objects, present_objects, read_given
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options, refuse_unpicklable, rules_for
 from moorage.laboratory.cluster_questions import ClusterQuestions
 from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.explain.explained_changes import with_changes
 from moorage.laboratory.explain.explanation import Subject, explain_now
-from moorage.laboratory.explain.pod_state import may_starve, starved, state_of
+from moorage.laboratory.explain.pod_state import state_of
+from moorage.laboratory.explain.starvation import may_starve, starved
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
+from moorage.laboratory.inventory import Inventory, PresentObjects
 from moorage.laboratory.placements import Feasibility, PodPlacement, placement_of
 from moorage.laboratory.transactions import Transaction
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
+from moorage.laboratory.trial.digest import Digests
 from moorage.laboratory.trial.dry_run import quick_placements
 from moorage.laboratory.trial.feasibility import feasibility_of
-from moorage.laboratory.trial.history import Digests, Evicted, History, Ran, Step, Told, Tried, copy_of, play, scope_of, take
+from moorage.laboratory.trial.history import Evicted, History, Ran, Step, Told, Tried, copy_of, play, scope_of, take
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
 from moorage.laboratory.trial.recorded_state import UndoLog
 from moorage.report.answer import LateText

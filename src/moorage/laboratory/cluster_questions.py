@@ -265,8 +265,9 @@ class ClusterQuestions:
         Raises  InputError for a node that is not there, or a selector that cannot be read
         """
         from moorage.laboratory.drain.drain_question import drain_report
+        from moorage.laboratory.drain.drain_run import DrainPlan
         from moorage.laboratory.drain.kubectl_filters import DrainFlags, leaving_for
-        from moorage.laboratory.drain.virtual_drain import DrainPlan, EvictionRules
+        from moorage.laboratory.drain.virtual_drain import EvictionRules
 
         try:
             pods = parse_selector(pod_selector)
@@ -286,7 +287,7 @@ class ClusterQuestions:
 
         Raises  InputError for a node that is not there
         """
-        from moorage.laboratory.drain.drain_question import cordon_report
+        from moorage.laboratory.drain.cordon_question import cordon_report
 
         return cordon_report(self, request_of(self, {"cordon": list(nodes)}), nodes)
 

@@ -29,11 +29,12 @@ from moorage.core.config.upgrade import rules_between
 from moorage.errors import ConfigError, InputError
 from moorage.laboratory.budget import TimeBudget, results_of
 from moorage.laboratory.cluster import Cluster
+from moorage.laboratory.compare.input_digest import input_digest
 from moorage.laboratory.compare.measured_run import RunInput, RunSeries, measure_run
 from moorage.laboratory.compare.moved_pods import NodePlaces, moved_metrics, moves_of, new_pending, new_pending_metric
 from moorage.laboratory.compare.paired_metrics import paired_metrics
 from moorage.laboratory.compare.release_causes import with_causes
-from moorage.laboratory.compare.run_inputs import input_digest, input_of_runs
+from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.laboratory.frames import ColumnFrame, frame_of
 from moorage.report import comparison
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from moorage.simulator.kueue.batch_jobs import QueuedCluster  # loaded only for inputs with queues
 
 
-# -- release changes ---------------------------------------------------------------------------------------------------
 # The differences between two loaded configurations due to their releases: rules, plugins, gates, defaults, metrics.
 #
 # Only differences that affect these profiles are listed, from A to B. A rule names the last release that did not have it.

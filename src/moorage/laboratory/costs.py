@@ -22,8 +22,8 @@ from moorage.basis import table_of
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.corrections import closest
-from moorage.laboratory.cluster_objects import Surroundings
 from moorage.laboratory.plan.node_types import NodeType, nodes_by_volumes, nodes_to_buy
+from moorage.laboratory.surroundings import Surroundings
 
 #: What changes cost, in which order people make them, and which are left out.
 CHANGES: Final[Mapping[str, Any]] = table_of("moorage.laboratory.change", "changes.toml")

@@ -6,7 +6,8 @@ import pytest
 
 from moorage.api.documents.statuses import ApiError
 from moorage.cluster.controllers.all_controllers import all_controllers
-from moorage.cluster.controllers.nodes.kubelets import STANDARD_CLASS, Kubelets
+from moorage.cluster.controllers.nodes.hollow_nodes import STANDARD_CLASS
+from moorage.cluster.controllers.nodes.kubelets import Kubelets
 
 TEAM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
 SLOW = {"moorage.dev/stop-seconds": "20"}

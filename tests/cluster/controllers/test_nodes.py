@@ -3,8 +3,10 @@
 import pytest
 
 from moorage.api.documents.object_fields import REPLICA_SETS
-from moorage.cluster.controllers.nodes.kubelets import NodeShape, lease_seconds, make_nodes
-from moorage.cluster.controllers.nodes.node_lifecycle import NodeLifecycle, TaintEviction, wanted_taints
+from moorage.cluster.controllers.nodes.hollow_nodes import NodeShape, make_nodes
+from moorage.cluster.controllers.nodes.kubelets import lease_seconds
+from moorage.cluster.controllers.nodes.node_lifecycle import NodeLifecycle, wanted_taints
+from moorage.cluster.controllers.nodes.taint_eviction import TaintEviction
 from moorage.cluster.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
 from moorage.errors import InputError
 from moorage.rules.workloads.replica_set import ReplicaSets

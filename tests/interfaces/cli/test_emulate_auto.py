@@ -16,7 +16,8 @@ from moorage.interfaces.cli.live import up as up_module
 from moorage.interfaces.cli.live.release_flags import ReleaseCommand
 from moorage.interfaces.cli.live.run import run
 from moorage.interfaces.cli.pflag import FlagError
-from moorage.laboratory.dump.live_dump import DumpWriter, Pages
+from moorage.laboratory.dump.dump_file import DumpWriter
+from moorage.laboratory.dump.live_dump import Pages
 
 NODE = {
     "apiVersion": "v1",

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from moorage.interfaces.cli.terminal import collect_seldom, keep_freed_memory
+from moorage.interfaces.cli.given_back_memory import collect_seldom, keep_freed_memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has this setting")
@@ -127,7 +127,7 @@ print(gc.get_freeze_count() > 1000)
 @pytest.mark.parametrize(("leave", "found"), [("leave_memory_at_exit()", ""), ("pass", "collected")])
 def test_a_process_may_end_without_a_last_collection(leave, found):
     script = f"""
-from moorage.interfaces.cli.terminal import leave_memory_at_exit
+from moorage.interfaces.cli.given_back_memory import leave_memory_at_exit
 class Node:
     def __del__(self, say=print):
         say("collected")

@@ -12,7 +12,7 @@ from moorage.api.meta import ObjectMeta
 from moorage.errors import InputError
 from moorage.interfaces.cli.main import main
 from moorage.interfaces.cli.questions.question import exit_status
-from moorage.laboratory.compare.run_inputs import input_digest
+from moorage.laboratory.compare.input_digest import input_digest
 from moorage.laboratory.edit.what_if import InputChanges, parse_added_nodes
 from moorage.report.answer import Answer, AnswerRequest
 from moorage.simulator.cluster_input import ClusterInput

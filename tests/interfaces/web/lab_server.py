@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from moorage.interfaces.web.atlas_route import atlas_document
-from moorage.interfaces.web.site import LIVE_POLICY, bundle_file
+from moorage.interfaces.web.bundle_files import LIVE_POLICY, bundle_file
 
 
 class LabServer:

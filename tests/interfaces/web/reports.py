@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moorage.interfaces.cli.main import main
-from moorage.interfaces.web.site import bundle_text
+from moorage.interfaces.web.bundle_files import bundle_text
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 DEMO = ("-f", str(EXAMPLES / "demo"))

@@ -8,7 +8,7 @@ from moorage.api.documents.served_kinds import served
 from moorage.framework.changes import Change
 from moorage.interfaces.cli.main import cli
 from moorage.laboratory.change.change_requests import ChangeRequests
-from moorage.laboratory.cluster_objects import NOTHING_AROUND
+from moorage.laboratory.surroundings import NOTHING_AROUND
 from tests.interfaces.web.test_site import ADMIN, NODES, PODS, a_store, bind, browse
 
 EVICT = (

@@ -17,7 +17,7 @@ from moorage.interfaces.web.change_stream import Hub
 from moorage.interfaces.web.report_server import _application, _Reader
 from moorage.interfaces.web.site import Sessions, Site
 from moorage.laboratory.explain.placement_report import score_columns, verdict_columns
-from moorage.live.server.certificates import listen, serving
+from moorage.live.server.listening import listen, serving
 from tests.interfaces.web.test_change_stream import LONG, Objects, a_node, a_pod
 from tests.live.server.test_on_embedded_server import a_scheduler
 

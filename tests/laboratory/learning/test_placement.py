@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 import moorage
 from moorage.errors import InputError
 from moorage.laboratory.learning import PlacementEnv
-from moorage.laboratory.learning.placement import ChosenPlacements
+from moorage.laboratory.learning.chosen_placements import ChosenPlacements
 from moorage.laboratory.trial.feasibility import feasibility_of
 from moorage.simulator.trace import Arrival
 from moorage.state.pod_info import PodInfo

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.errors import InputError
-from moorage.laboratory.sweeps.jobs import JsonLinesFormat, StoredRun
+from moorage.laboratory.sweeps.jobs import StoredRun
+from moorage.laboratory.sweeps.json_lines import JsonLinesFormat
 from moorage.laboratory.sweeps.parquet import ParquetFormat
 from moorage.laboratory.sweeps.store import RunStore, open_store
 

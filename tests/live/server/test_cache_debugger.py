@@ -12,7 +12,7 @@ from moorage.core.cycle.cycle import Cycle
 from moorage.core.engine.facts import Seen
 from moorage.core.engine.scheduler import Scheduler
 from moorage.live.server.cache_debugger import compare, dump
-from moorage.live.server.scheduler_metrics import pod_registry
+from moorage.live.server.pod_metrics import pod_registry
 from moorage.plugins import builtin_registry
 from moorage.testing.builders import a_node, a_pod
 

@@ -25,13 +25,12 @@ from moorage.live.server.certificates import (
     TlsRules,
     authorities,
     given_or_made,
-    listen,
     named_pair,
     self_signed,
-    serving,
 )
 from moorage.live.server.endpoints import ProgramInfo, Served, make_app
 from moorage.live.server.health import Health
+from moorage.live.server.listening import listen, serving
 from moorage.live.server.plugin_metrics import MetricRegistry
 
 NOW = datetime.now(UTC)

@@ -7,7 +7,8 @@ import pytest
 
 from moorage.errors import ClusterError, InputError
 from moorage.live.server.authentication import FrontProxies, RequestAuthenticator
-from moorage.live.server.certificates import ClientCaRules, ClientCas, self_signed
+from moorage.live.server.certificates import self_signed
+from moorage.live.server.client_ca import ClientCaRules, ClientCas
 
 BUNDLES = {}
 

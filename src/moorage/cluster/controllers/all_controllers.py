@@ -8,13 +8,15 @@ from typing import Final
 from moorage.api.documents.object_fields import CONTROLLERS, REPLICA_SETS
 from moorage.api.feature_gates import FeatureGates
 from moorage.cluster.controllers.nodes.kubelets import KUBELET, Kubelets
-from moorage.cluster.controllers.nodes.node_lifecycle import NodeLifecycle, TaintEviction
+from moorage.cluster.controllers.nodes.node_lifecycle import NodeLifecycle
+from moorage.cluster.controllers.nodes.taint_eviction import TaintEviction
 from moorage.cluster.controllers.upkeep.garbage_collector import GarbageCollector
-from moorage.cluster.controllers.upkeep.namespaces import Namespaces, RootAuthority
+from moorage.cluster.controllers.upkeep.namespaces import Namespaces
 from moorage.cluster.controllers.upkeep.pod_autoscaler import PodAutoscalers
 from moorage.cluster.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
 from moorage.cluster.controllers.upkeep.pod_group_protection import PodGroupProtection
 from moorage.cluster.controllers.upkeep.policy_status import PolicyStatus
+from moorage.cluster.controllers.upkeep.root_ca_publisher import RootAuthority
 from moorage.cluster.controllers.upkeep.status_controllers import LoadBalancers, ResourceQuotas
 from moorage.errors import InputError
 from moorage.rules.volumes.attributes_classes import AttributesClassProtection

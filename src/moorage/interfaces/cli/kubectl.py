@@ -17,8 +17,9 @@ import click
 from click.shell_completion import ShellComplete
 
 from moorage.api.gc_pause import age_after_pauses, collector_paused
+from moorage.interfaces.cli.given_back_memory import collect_seldom
 from moorage.interfaces.cli.main import COMMANDS, GROUPS, Commands, run_command
-from moorage.interfaces.cli.terminal import Progress, collect_seldom, print_styled
+from moorage.interfaces.cli.terminal import Progress, print_styled
 
 _NAME: Final = "kubectl moorage"
 #: What a completion asks of the shell: offer nothing else, or files.

@@ -32,7 +32,6 @@ from moorage.errors import MoorageError
 from moorage.interfaces.cli.pflag import FlagError
 from moorage.interfaces.cli.terminal import guard, print_error, say, unguard
 
-# -- command help ------------------------------------------------------------------------------------------------------
 # Commands as users of kubectl expect them: options by section on the help page, and ``--flag=true`` or ``=false``.
 
 _OWN: Final = "Options"
@@ -119,7 +118,7 @@ class Commands(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        importlib.import_module("moorage.interfaces.cli.terminal").keep_freed_memory()
+        importlib.import_module("moorage.interfaces.cli.given_back_memory").keep_freed_memory()
         place = COMMANDS[cmd_name][0]
         if place.startswith("questions."):
             made: click.Command = importlib.import_module("moorage.interfaces.cli.option_tables").deferred(cmd_name, place)

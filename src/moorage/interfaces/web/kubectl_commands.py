@@ -25,7 +25,6 @@ from moorage.basis.printable import clip, is_printable
 from moorage.cluster.apiserver.schema.request_bodies import PATCH_TYPES
 from moorage.interfaces.web.site import Site, Visitor, json_response, read_body
 
-# -- kubectl commands --------------------------------------------------------------------------------------------------
 # The kubectl commands that the web interface runs, as the requests that kubectl makes for them.
 #
 # Only the commands that its pages show are known: cordon, uncordon, label and taint a node, label a namespace, delete, annotate

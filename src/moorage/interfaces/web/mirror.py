@@ -14,17 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from moorage.api.core import Node, NodeSpec, NodeStatus
-from moorage.interfaces.web.rows import (
-    BOUND,
-    NodeRow,
-    PodRow,
-    TypicalShape,
-    WorkloadRow,
-    node_row,
-    seconds_of,
-    stranded_shares,
-    typical_shapes,
-)
+from moorage.interfaces.web.rows import BOUND, NodeRow, PodRow, WorkloadRow, node_row, seconds_of
+from moorage.interfaces.web.stranded_shares import TypicalShape, stranded_shares, typical_shapes
 from moorage.laboratory.node_groups import groups_by_node
 
 #: Maximum number of causes to list; pods with other causes are counted together.

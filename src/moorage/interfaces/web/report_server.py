@@ -30,7 +30,7 @@ from moorage.interfaces.web.recorded_past import RecordedPast, run_in
 from moorage.interfaces.web.setup_route import SetupRoute
 from moorage.interfaces.web.site import Sessions, Site, is_own_path
 from moorage.live.recording.status import agreement_of
-from moorage.live.server.certificates import listen, serving
+from moorage.live.server.listening import listen, serving
 
 _LOCAL: Final = "127.0.0.1"
 _JSON: Final = "application/json"

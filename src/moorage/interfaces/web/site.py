@@ -16,7 +16,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -25,11 +25,11 @@ import msgspec
 from aiohttp import web
 
 from moorage.api.documents import statuses
-from moorage.basis import folder_of
 from moorage.basis.printable import one_line
 from moorage.basis.serving.connections import Connection
 from moorage.cluster.apiserver.http.lists import abort, limit_buffers, write
 from moorage.errors import InputError
+from moorage.interfaces.web.bundle_files import LIVE_POLICY, bundle_file, bundle_text
 from moorage.interfaces.web.change_stream import Hub
 from moorage.interfaces.web.history import Past
 from moorage.interfaces.web.mirror import View
@@ -37,7 +37,6 @@ from moorage.interfaces.web.mirror import View
 if TYPE_CHECKING:
     from moorage.cluster.apiserver.http.limits import Seats  # a page of answers needs no server
 
-# -- browser sessions --------------------------------------------------------------------------------------------------
 # Sessions of browsers: the token in a link opens one session, which a cookie then identifies.
 #
 # The token is in the fragment of the link, which browsers send to no server. The page sends it in a request and gets a cookie
@@ -187,36 +186,6 @@ async def check_may_list(visitor: Visitor, kinds: Iterable[tuple[str, str]]) -> 
     """
     for group, resource in kinds:
         await visitor.check("list", resource, group=group)
-
-
-# -- bundle files ------------------------------------------------------------------------------------------------------
-# The files of the page, built from ``ui/`` and shipped with the package.
-
-#: The Content-Security-Policy of the live page: no script, style or request from or to another place.
-LIVE_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'; form-action 'none'"
-)
-_TYPES: Final = {
-    "html": "text/html; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "txt": "text/plain; charset=utf-8",
-}
-#: Paths below /ui/ → files of the bundle.
-_SERVED: Final = {"": "app.html"} | {name: name for name in ("app.js", "app.css", "report.html", "licenses.txt")}
-
-
-def bundle_text(name: str) -> str:
-    """Return the text of a file of the bundle."""
-    return (folder_of("moorage.interfaces.web") / "bundle" / name).read_text("utf-8")
-
-
-@cache
-def bundle_file(path: str) -> tuple[str, bytes] | None:
-    """Return the media type and the content of the file at a path below /ui/; None if there is none."""
-    name = _SERVED.get(path)
-    return None if name is None else (_TYPES[name.rpartition(".")[2]], bundle_text(name).encode())
 
 
 # -- report file -------------------------------------------------------------------------------------------------------

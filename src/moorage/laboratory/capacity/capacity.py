@@ -37,7 +37,6 @@ from moorage.report.answer import AnswerRequest, Assumption, Proof
 from moorage.report.capacity import Capacity, CapacityGain, CapacityGroup, CapacityPart, StopReason
 from moorage.state.view import IntArray
 
-# -- capacity groups ---------------------------------------------------------------------------------------------------
 # The result of a count by group of nodes: instances, free amounts, and why the next instance does not fit.
 
 #: Resource → the free amount on each row.

@@ -23,10 +23,10 @@ from moorage.laboratory.change.change_text import workload_of
 from moorage.laboratory.change.corrections import CORRECTED, Corrections, required_labels
 from moorage.laboratory.change.offers import ChangeSet, NodeOffers
 from moorage.laboratory.change.untouchable import NOTHING, Untouchable
-from moorage.laboratory.cluster_objects import Surroundings
 from moorage.laboratory.costs import CHANGES, Costs
 from moorage.laboratory.edit.changes import AT_FIRST, GOING, is_of_start, is_transient
 from moorage.laboratory.edit.pod_changes import parse_taint
+from moorage.laboratory.surroundings import Surroundings
 from moorage.laboratory.trial.trials import Trial
 from moorage.simulator.owners import controller_kind, controller_of
 

@@ -21,7 +21,7 @@ from moorage.api.documents.http_messages import User
 from moorage.api.workloads import PriorityClass
 from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.errors import MoorageError
-from moorage.laboratory.cluster_objects import Surroundings
+from moorage.laboratory.surroundings import Surroundings
 from moorage.simulator.admission_policies import MANIFEST_USER, adopt_policies, document_of, plain_document
 
 if TYPE_CHECKING:

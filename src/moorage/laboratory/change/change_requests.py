@@ -39,9 +39,10 @@ from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.api_verdicts import ApiVerdicts
 from moorage.laboratory.change.change_text import in_namespace, node_command, scale_command, workload_command, workload_of
-from moorage.laboratory.cluster_objects import Surroundings, cluster_input
+from moorage.laboratory.cluster_objects import cluster_input
 from moorage.laboratory.edit.changes import apply, is_transient
 from moorage.laboratory.edit.pod_changes import POD_CHANGES
+from moorage.laboratory.surroundings import Surroundings
 from moorage.simulator.admission_policies import MANIFEST_USER, controller_user, plain_document, with_changes
 from moorage.simulator.owners import controller_of
 from moorage.simulator.quotas import QuotaLedger, is_new

@@ -15,11 +15,9 @@ from moorage.api.workloads import ReplicaSet
 from moorage.basis.printable import one_line
 from moorage.framework.changes import Change
 from moorage.laboratory.amount_text import people_quantity
-from moorage.laboratory.cluster_objects import Surroundings
 from moorage.laboratory.costs import CHANGES
+from moorage.laboratory.surroundings import Surroundings
 from moorage.simulator.owners import controller_of
-
-# -- words ------------------------------------------------------------------------------------------------------------
 
 
 def describe(change: Change) -> str:

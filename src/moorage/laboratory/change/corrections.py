@@ -23,7 +23,7 @@ from moorage.api.selectors import compile_label_selector
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 from moorage.framework.changes import Change, term_text
-from moorage.laboratory.cluster_objects import Surroundings
+from moorage.laboratory.surroundings import Surroundings
 from moorage.rules.volumes.bindings import class_of_claim
 from moorage.rules.workloads.missing_pods import POD_TEMPLATE_HASH
 

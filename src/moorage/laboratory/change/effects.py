@@ -11,8 +11,8 @@ from moorage.api.workloads import DaemonSet
 from moorage.basis.printable import counted, some
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import workload_of
-from moorage.laboratory.cluster_objects import Surroundings
 from moorage.laboratory.plan.node_types import daemon_pods, policies_of
+from moorage.laboratory.surroundings import Surroundings
 from moorage.laboratory.trial.trials import Trial
 from moorage.report.short_names import together
 

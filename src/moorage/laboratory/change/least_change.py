@@ -31,23 +31,14 @@ from moorage.laboratory.amount_text import people_quantity, round_amount
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.change.advice import KINDS, Advice, kind_of
 from moorage.laboratory.change.change_requests import ChangeRequests
-from moorage.laboratory.change.change_sets import (
-    NodeChoices,
-    combinations,
-    combined,
-    covers,
-    is_numeric,
-    shape_of,
-    sort_key,
-    subsets,
-    weakened,
-)
+from moorage.laboratory.change.change_sets import combined, covers, is_numeric, shape_of, sort_key, subsets, weakened
 from moorage.laboratory.change.change_text import describe
+from moorage.laboratory.change.combinations import NodeChoices, combinations
 from moorage.laboratory.change.effects import all_who_make, effects_of
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, Offers
 from moorage.laboratory.change.untouchable import NOTHING, Untouchable
-from moorage.laboratory.cluster_objects import ListedObjects, Surroundings
 from moorage.laboratory.costs import Costs
+from moorage.laboratory.surroundings import ListedObjects, Surroundings
 from moorage.laboratory.trial.trials import Trial, Trials
 from moorage.state.pod_info import PodInfo
 

@@ -28,7 +28,6 @@ from moorage.state.cluster import ClusterState
 from moorage.state.table import NodeTable
 from moorage.state.view import BoolArray, IntArray, PodInfo, Snapshot
 
-# -- added nodes -------------------------------------------------------------------------------------------------------
 # Nodes that could be added to a cluster, one more of each group, and what refuses a pod even on an empty one.
 
 _HOST: Final = "kubernetes.io/hostname"

@@ -12,7 +12,8 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.selectors import Selector, SelectorError, parse_selector
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.cluster_objects import Surroundings, kinds_by_name
+from moorage.laboratory.inventory import kinds_by_name
+from moorage.laboratory.surroundings import Surroundings
 
 #: What can be left alone, in the words of an option.
 _KINDS: Final = ("pods", "namespaces", "nodes")

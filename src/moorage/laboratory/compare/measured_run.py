@@ -8,33 +8,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from moorage.api.core import Node, Object, Pod
 from moorage.api.gc_pause import collector_paused
 from moorage.core.config.scheduler_document import Loaded
-from moorage.core.cycle.decision import Decision
 from moorage.framework.changes import Change
 from moorage.framework.dropped_fields import ignored_fields_note
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import PodShape
-from moorage.laboratory.edit.changes import reconfigure
-from moorage.laboratory.frames import ColumnFrame, frame_of, nodes_frame, pods_frame
-from moorage.laboratory.trial.feasibility import feasibility_of
+from moorage.laboratory.edit.config_changes import reconfigure
 from moorage.laboratory.trial.history import Packed, pack, unpack
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
 from moorage.laboratory.trial.recorded_state import UndoLog
-from moorage.report.node_scores import NodeScoring, ScoreLog
 from moorage.report.outcome import InputNote
 from moorage.report.run_values import MeasuredRun
 from moorage.simulator.outcome_collector import collect
 from moorage.simulator.simulate import Options, load_options, prepare
-from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster, State
+from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.trace import Trace, simulate_trace
-from moorage.state.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from moorage.simulator.kueue.batch_jobs import QueuedCluster  # loaded only for inputs with queues
@@ -165,74 +160,3 @@ def measure_run(given: RunInput, options: Options) -> MeasuredRun:
     if series is None or not series.suits(given, options):
         series = _last.series = RunSeries(given, options)
     return series.measure(options.seed)
-
-
-# -- run frames --------------------------------------------------------------------------------------------------------
-# Frames of a run, for programs that compute with them: nodes, pods, attempts, verdicts on pending pods, scores.
-
-#: Scores are left out if there would be more of them than this (pods to place, times nodes).
-MOST_SCORES: Final = 1_000_000
-_ATTEMPTS: Final = ("time_s", "pod", "number", "node", "evaluated", "feasible", "nominated", "victims", "message")
-_VERDICTS: Final = ("pod", "node", "plugin", "reason", "resolvable")
-_SCORES: Final = ("pod", "node", "chosen", "plugin", "raw", "normalized", "weight", "weighted")
-
-
-class _EveryScore(ScoreLog):
-    """Records how the node of every pod was picked."""
-
-    def __init__(self) -> None:
-        super().__init__(())
-
-    def wants(self, decision: Decision) -> bool:
-        return True
-
-
-def frames_of_run(given: RunInput, options: Options) -> dict[str, ColumnFrame]:
-    """Run a cluster to its end and return frames by name. ``scores`` is left out for large clusters.
-
-    Raises  ConfigError, InputError
-    """
-    rows: list[tuple[Any, ...]] = []
-    waiting = sum(getattr(getattr(obj, "spec", None), "node_name", None) == "" for obj in given.objects)
-    log = _EveryScore() if waiting * len(given.nodes) <= MOST_SCORES else None
-    simulation, _ = prepare(replace(options, scores=log), lambda attempt: rows.append(_attempt(attempt)))
-    simulation.load(given.objects)
-    simulation.run()
-    frames = {
-        "nodes": nodes_frame(simulation.scheduler.snapshot.table),
-        "pods": pods_frame([PodInfo(pod) for pod in simulation.pods_in_order()], simulation.state_of),
-        "attempts": frame_of(_ATTEMPTS, rows),
-        "verdicts": _verdicts(simulation),
-    }
-    return frames if log is None else {**frames, "scores": _scores(log.entries)}
-
-
-def _attempt(attempt: SimulatedAttempt) -> tuple[Any, ...]:
-    decision = attempt.decision
-    after = decision.post_filter
-    victims = " ".join(victim.key for victim in after.victims) if after is not None else ""
-    nominated = (after.nominated or "") if after is not None else ""
-    return (
-        attempt.time_s, decision.pod.key, attempt.number, decision.node or "", decision.evaluated, decision.feasible,
-        nominated, victims, decision.message,
-    )  # fmt: skip
-
-
-def _verdicts(simulation: SimulatedCluster) -> ColumnFrame:
-    """Return the refusals of every node for every pod that stays pending."""
-    rows: list[tuple[Any, ...]] = []
-    for record in simulation.records.values():
-        if record.state == State.PENDING:
-            found = feasibility_of(simulation, PodInfo(record.pod), None)
-            rows += [(found.pod, *row.values()) for row in found.verdicts]
-    return frame_of(_VERDICTS, rows)
-
-
-def _scores(entries: Collection[NodeScoring]) -> ColumnFrame:
-    rows = [
-        (entry.pod, node.name, node.name == entry.node, one.plugin, one.raw, one.normalized, one.weight, one.weighted)
-        for entry in entries
-        for node in entry.nodes
-        for one in node.plugins
-    ]
-    return frame_of(_SCORES, rows)

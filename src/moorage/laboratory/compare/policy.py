@@ -26,7 +26,6 @@ from moorage.basis.printable import counted, some
 from moorage.errors import InputError
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.cluster_objects import ListedObjects
 from moorage.laboratory.cluster_questions import planned_pods
 from moorage.laboratory.compare.measured_run import measure_run
 from moorage.laboratory.compare.moved_pods import new_pending
@@ -35,6 +34,7 @@ from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.plan.consolidation import types_of_nodes
 from moorage.laboratory.plan.node_types import NodeType, offers_of_types, read_types
 from moorage.laboratory.plan.plan import PlanQuestion, plan_of
+from moorage.laboratory.surroundings import ListedObjects
 from moorage.laboratory.survive.survival_question import SurvivalAsked, survival_report
 from moorage.report.answer import AnswerRequest, Stopped
 from moorage.report.gates import evaluate, parse_gate

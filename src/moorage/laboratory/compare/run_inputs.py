@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
-from hashlib import blake2b
 from typing import Final
 
 from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, Object, Pod, PodStatus
-from moorage.api.custom_objects import CustomObject
-from moorage.api.packing import pack
-from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import counted
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.compare.measured_run import RunInput
@@ -20,7 +15,6 @@ from moorage.laboratory.compare.run_metrics import MeasureSetting
 from moorage.laboratory.compare.typical_mix import is_bound_to_its_node, typical_mix
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.report.outcome import InputNote
-from moorage.simulator.cluster_input import SLOTS, ClusterInput
 from moorage.simulator.cluster_run import workload_names
 
 _TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
@@ -101,25 +95,3 @@ def priced(nodes: Sequence[Node], prices: Mapping[str, float]) -> dict[str, floa
         if price is not None:
             found[node.name] = price
     return found
-
-
-# -- input digest ------------------------------------------------------------------------------------------------------
-# The digest of an input: equal for equal objects in equal order, however they are split into files.
-
-_SORTED_SLOTS = sorted(kind.slot for kind in KINDS if kind.slot in SLOTS)
-
-
-def input_digest(cluster: ClusterInput) -> str:
-    """Return the digest of a cluster's objects, as 32 hexadecimal digits."""
-    encode = partial(pack, ordered=True)
-    hasher = blake2b(digest_size=16)
-    for slot in _SORTED_SLOTS:
-        objects = getattr(cluster, slot)
-        if objects:
-            hasher.update(encode([slot, len(objects)]))
-            for obj in objects:
-                hasher.update(encode(obj))
-    for other in (*cluster.others, *cluster.custom):
-        name = other.resource if isinstance(other, CustomObject) else type(other).__name__
-        hasher.update(encode([name, other]))
-    return hasher.hexdigest()

@@ -21,7 +21,8 @@ from moorage.basis.inputs.objects import find_objects, plain_object
 from moorage.basis.inputs.usage import MeasuredUsage
 from moorage.laboratory.budget import TimeBudget
 from moorage.laboratory.drain.drain_question import course_of
-from moorage.laboratory.drain.virtual_drain import DrainCourse, DrainPlan, EvictionApi, EvictionRules, NodeDrain
+from moorage.laboratory.drain.drain_run import DrainPlan
+from moorage.laboratory.drain.virtual_drain import DrainCourse, EvictionApi, EvictionRules, NodeDrain
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran
 from moorage.report import moves

@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.core import ENDED_PHASES, Object, ReplicationController
 from moorage.api.workloads import ReplicaSet, StatefulSet
+from moorage.laboratory.drain.drain_run import DrainRun, NodeTurn
 from moorage.laboratory.drain.kubectl_filters import DrainVerdict, refusals_as_kubectl
-from moorage.laboratory.drain.virtual_drain import DENIED, TWO_BUDGETS, DrainRun, Evicting, NodeTurn
+from moorage.laboratory.drain.virtual_drain import DENIED, TWO_BUDGETS, Evicting
 from moorage.report.drain_report import DrainedNode, DrainedPod, RefusedPod
 from moorage.simulator.owners import controller_of, controller_title
 from moorage.simulator.pod_records import PodRecord, State

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -11,20 +11,19 @@ from moorage.api.core import Object, Pod
 from moorage.api.workloads import DaemonSet, PodDisruptionBudget
 from moorage.basis.printable import one_line, some
 from moorage.errors import InputError
-from moorage.framework.changes import Change
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget
-from moorage.laboratory.cluster_objects import Inventory
 from moorage.laboratory.drain.drain_outcome import DrainFindings, DrainOutcome
-from moorage.laboratory.drain.virtual_drain import DrainCourse, DrainPlan, DrainRun
+from moorage.laboratory.drain.drain_run import DrainPlan, DrainRun
+from moorage.laboratory.drain.virtual_drain import DrainCourse
 from moorage.laboratory.edit.edits import no_such_node
+from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.survive.failures import NodeFailures
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran
 from moorage.report.answer import AnswerRequest, Assumption, Proof, Stopped
-from moorage.report.drain_report import DrainedNode, DrainedPod, DrainReport, LossInstead, cordon_summary, drain_summary
+from moorage.report.drain_report import DrainReport, LossInstead, drain_summary
 from moorage.simulator.allowed_disruptions import BudgetBook
 
-# -- drain order -------------------------------------------------------------------------------------------------------
 # The best order in which to drain nodes one by one.
 #
 # The best order drains the most nodes, then leaves the fewest pods pending, then makes the fewest evictions wait for a
@@ -288,50 +287,3 @@ def _assumptions(plan: DrainPlan, outcome: DrainOutcome) -> Iterator[Assumption]
     if outcome.absent_owners:
         missing = some(outcome.absent_owners)
         yield Assumption("controllers that are not in the input", f"they exist and replace their pods: {missing}")
-
-
-# -- cordon question ---------------------------------------------------------------------------------------------------
-# Ask what cordoning nodes changes: their pods stay, and pending pods of the input go to other nodes or stay pending.
-
-
-def cordon_report(cluster: AskedCluster, request: AnswerRequest, nodes: Sequence[str]) -> DrainReport:
-    """Return what cordoning nodes changes. The cluster itself is unchanged.
-
-    Raises  InputError for a node that is not there
-    """
-    check_nodes(cluster, nodes)
-    staying = [pod for pod in cluster.simulation.pods_in_order() if pod.spec.node_name in set(nodes)]
-    before, _ = _placed(cluster, ())
-    after, why = _placed(cluster, nodes)
-    pods = [DrainedPod(pod.key, "stays", pod.spec.node_name, origin=pod.spec.node_name) for pod in staying]
-    pods += _elsewhere(before, after, why)
-    pending = tuple(key for key, node in after.items() if not node and before.get(key))
-    return DrainReport(
-        request=request,
-        summary=cordon_summary(nodes, pods, pending),
-        proof=Proof("run", runs=2),
-        possible=True,
-        pods=tuple(pods),
-        pending=pending,
-        nodes=tuple(DrainedNode(name, False) for name in nodes),
-    )
-
-
-def _placed(cluster: AskedCluster, nodes: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the node of each pending pod of the input with these nodes cordoned, or why it stays pending."""
-    with cluster.transaction():
-        if nodes:
-            cluster.apply(*(Change("node", "cordon", f"node/{name}", "unschedulable", None, True) for name in nodes))
-        cluster._step(Ran(None))
-        records = cluster.simulation.records.values()
-        placed = {record.pod.key: record.node if record.placed_s is not None else "" for record in records}
-        return placed, {record.pod.key: record.message for record in records}
-
-
-def _elsewhere(before: Mapping[str, str], after: Mapping[str, str], why: Mapping[str, str]) -> Iterator[DrainedPod]:
-    for key, node in after.items():
-        was = before.get(key, "")
-        if was and node and was != node:
-            yield DrainedPod(key, "moves", node, at=0.0, origin=was)
-        elif was and not node:
-            yield DrainedPod(key, "pending", why=why[key] or None, origin=was)

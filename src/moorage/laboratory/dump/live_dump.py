@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,28 +15,23 @@ from typing import Final, NamedTuple
 import msgspec
 
 from moorage.api.custom_objects import CustomKind
-from moorage.api.decode import decode
 from moorage.api.kinds import Kind
 from moorage.api.meta import Object
 from moorage.basis.client.credentials import Endpoint
 from moorage.basis.client.kubeconfig import ClientEnvironment, in_cluster, read_kubeconfig
 from moorage.basis.client.server_version import server_version
-from moorage.basis.inputs.cleaned_objects import ObjectCleaner
 from moorage.basis.inputs.components import (
     CONFIG_MAPS,
     FILES,
-    components_of,
     config_maps_of,
-    kept_component,
-    kept_config_map,
 )
 from moorage.basis.inputs.files import InputFile
-from moorage.basis.inputs.objects import find_objects, plain_object
+from moorage.basis.inputs.objects import find_objects
 from moorage.basis.inputs.served_companions import Get, served_companions
-from moorage.basis.inputs.simulated_kinds import KINDS, find_kind, list_parts
+from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import one_line
 from moorage.errors import UNREACHABLE, ClusterError, InputError
-from moorage.simulator.cluster_input import DUMP_RECORD, ClusterInput, DumpRecord, UnreadKind
+from moorage.simulator.cluster_input import ClusterInput, UnreadKind
 from moorage.simulator.cluster_reader import LeavesOut, ReadRules, read_sources
 
 #: How the objects of an API server are read: one that cannot be does not keep the others from being read.
@@ -261,65 +255,3 @@ async def _all_pages(get: Get, path: str, limit: str = _PAGE) -> list[InputFile]
             raise ClusterError(f"GET {path}: the answer is not a list: {error}") from None
         if not token:
             return pages
-
-
-# -- dump file ---------------------------------------------------------------------------------------------------------
-# A dump as a file: a List of the objects that scheduling reads, and a record of how it was taken.
-#
-# Only fields that scheduling reads are written, so environments, arguments, data and managed fields never get into a dump.
-# Only annotations that scheduling or a controller reads remain.
-
-_encode = msgspec.json.Encoder().encode
-
-
-class DumpWriter:
-    """Collects the objects of pages as they arrive; ``kept`` names annotations to keep in addition."""
-
-    def __init__(self, kept: Iterable[str] = ()) -> None:
-        self._cleaner = ObjectCleaner(kept)
-        #: The JSON of each object.
-        self.items: list[bytes] = []
-        #: Kind → number of objects.
-        self.counts: dict[str, int] = {}
-        #: Objects that cannot be read: the plural of the kind, and the reason.
-        self.unread: list[tuple[str, str]] = []
-
-    def take(self, page: InputFile) -> None:
-        """Add the objects of a page that can be read.
-
-        Raises  InputError for what is no list of objects
-        """
-        for found in find_objects(page):
-            kind = find_kind(found.api_version, found.kind)
-            payload = found.payload if isinstance(found.payload, dict) else bytes(found.payload)
-            if found.kind == "ConfigMap" and found.api_version == "v1":
-                if (document := kept_config_map(plain_object(found))) is None:
-                    continue
-                item = _encode(document)
-            elif kind is None:
-                item = _encode(self._cleaner.custom(found.api_version, found.kind, payload))
-            else:
-                try:
-                    obj = decode(payload, kind.type, found.where)
-                except InputError as error:
-                    self.unread.append((kind.resource, str(error)))
-                    continue
-                item = self._cleaner.json(kind, found.api_version, obj)
-            self.items.append(item)
-            namespace = (
-                str((plain_object(found).get("metadata") or {}).get("namespace") or "") if found.kind == "Deployment" else ""
-            )
-            self.items += [_encode(kept_component(one, namespace)) for one in components_of(found)]
-            self.counts[found.kind] = self.counts.get(found.kind, 0) + 1
-
-    def parts(self, server: str, taken_at: str, missing: Iterable[UnreadKind], version: str = "") -> Iterator[bytes]:
-        """Yield the file in parts: one line for each object, the record first. ``version``: that of the API server."""
-        unreadable = Counter(kind for kind, _ in self.unread)
-        record = DumpRecord(
-            taken_at=taken_at,
-            server=server,
-            server_version=version,
-            not_read=(*missing, *(UnreadKind(kind, "unreadable", n) for kind, n in unreadable.items())),
-        )
-        head = {"apiVersion": DUMP_RECORD.api_version, "kind": DUMP_RECORD.kind, **msgspec.to_builtins(record)}
-        yield from list_parts((_encode(head), *self.items))

@@ -23,10 +23,11 @@ from moorage.api.gc_pause import collector_paused
 from moorage.core.engine.facts import Gone, Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.cluster_objects import Inventory, ObjectLike, aside_of, flat_objects, present_objects, read_given
+from moorage.laboratory.cluster_objects import ObjectLike, aside_of, flat_objects, present_objects, read_given
 from moorage.laboratory.cluster_options import ClusterOptions, cluster_options
 from moorage.laboratory.edit.object_edits import ChangeLike, ObjectEdit, ObjectEdits, read_change
 from moorage.laboratory.frames import ColumnFrame, nodes_frame, pods_frame
+from moorage.laboratory.inventory import Inventory
 from moorage.laboratory.trial.history import Told, take
 from moorage.report.outcome import Run
 from moorage.simulator.cluster_input import ClusterInput
@@ -40,8 +41,6 @@ from moorage.simulator.simulate import Options, kinds_named, prepare
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
-
-# -- totals ------------------------------------------------------------------------------------------------------------
 
 
 class SimulationTotals(Struct, frozen=True):

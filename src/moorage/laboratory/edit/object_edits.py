@@ -30,20 +30,18 @@ from moorage.errors import InputError, StateError
 from moorage.framework.changes import Change
 from moorage.laboratory.cluster_objects import (
     ASIDE,
-    Inventory,
     ObjectLike,
     cluster_input,
     documents,
     is_implied,
     key_of,
-    kinds_by_name,
     present_objects,
     read_given,
-    served_as,
 )
 from moorage.laboratory.edit import scaling
 from moorage.laboratory.edit.changes import apply, apply_all
 from moorage.laboratory.edit.edits import WORKLOAD_KINDS, parse_edit, parse_field
+from moorage.laboratory.inventory import Inventory, kinds_by_name, served_as
 from moorage.laboratory.plan.node_types import daemon_pods, drawn_daemon_pods, policies_of
 from moorage.laboratory.trial.history import Deleted, Step, Told
 from moorage.simulator.admission import admit

@@ -22,7 +22,8 @@ from moorage.basis.printable import close_to, one_line
 from moorage.errors import InputError
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import describe
-from moorage.laboratory.edit.changes import apply_all, reconfigure, target_of
+from moorage.laboratory.edit.changes import apply_all, target_of
+from moorage.laboratory.edit.config_changes import reconfigure
 from moorage.laboratory.edit.edits import parse_edit, whole_name
 from moorage.laboratory.edit.object_edits import replaced
 from moorage.laboratory.edit.scaling import Scaled, parse_scaled, scale

@@ -45,7 +45,6 @@ from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import SimulatedAttempt, SimulatedCluster
 from moorage.state.pod_info import PodInfo
 
-# -- not created -------------------------------------------------------------------------------------------------------
 # Explain pods that do not exist because a quota or a limit range refused them, and say what makes room in the quota.
 
 NO_WORKLOADS: Final[Mapping[str, str]] = {}

@@ -12,8 +12,8 @@ from moorage.framework.changes import Change
 from moorage.laboratory.change.advice import LEFT_OUT
 from moorage.laboratory.change.change_text import describe
 from moorage.laboratory.change.least_change import ChangeLimits, Remedy, find_least_change
-from moorage.laboratory.cluster_objects import Surroundings
 from moorage.laboratory.explain.pod_state import REPAIR
+from moorage.laboratory.surroundings import Surroundings
 from moorage.laboratory.trial.trials import Trials
 from moorage.report.explanation import Explanation, NearestNode, NodeGroup, PodStanding, Proof
 from moorage.report.explanation_values import AtomReport, ChangeReport, LeftOut

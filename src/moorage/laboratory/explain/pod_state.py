@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
 
 import numpy as np
-from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Node, Pod, Taint
 from moorage.api.pod_groups import PodGroup
@@ -29,14 +27,13 @@ from moorage.plugins.shared.term_names import taint_name
 from moorage.plugins.taint_toleration import CONDITIONS
 from moorage.plugins.volumes.volume_reach import rows_reaching
 from moorage.plugins.volumes.volume_reasons import required_of
-from moorage.report.explanation import Explanation, PodStanding
+from moorage.report.explanation import PodStanding
 from moorage.rules.volumes.bindings import class_of_claim
 from moorage.simulator.simulate import Options, load_options
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-# -- explained state ---------------------------------------------------------------------------------------------------
 # The engine that an explanation reads: one in virtual time, or that of a live scheduler.
 
 
@@ -347,36 +344,4 @@ def _group(state: ExplainedState, pod: PodInfo) -> str:
     said = f"; {last.message}" if last is not None and last.message else ""
     return (
         f"it waits for its group {key}: {there}{of} {'pod exists' if there == 1 else 'pods exist'}, {placed} placed{fit}{said}"
-    )
-
-
-# -- starvation --------------------------------------------------------------------------------------------------------
-# Starved pods: they fit now if they are tried alone, but not when the pods ahead of them in the queue are tried first.
-
-#: Maximum number of pods ahead of a pod for which they are tried first.
-MOST_AHEAD: Final = 1000
-_IN_QUEUE: Final = frozenset({"active", "unschedulable", "backingOff"})
-
-
-def may_starve(explanation: Explanation, ahead: Sequence[Pod]) -> bool:
-    """Return whether a pod is in the queue, fits now, and has other pods ahead of it."""
-    return explanation.standing.name in _IN_QUEUE and explanation.scores is not None and 0 < len(ahead) <= MOST_AHEAD
-
-
-def starved(explanation: Explanation, pod: Pod, ahead: Sequence[Pod]) -> Explanation:
-    """Return the explanation of a pod that fits on no node after the pods ahead of it were tried."""
-    own, highest = pod.spec.priority or 0, max(one.spec.priority or 0 for one in ahead)
-    are = (
-        f"the pod ahead of it in the queue ({ahead[0].key}) is"
-        if len(ahead) == 1
-        else (f"the {counted(len(ahead), 'pod')} ahead of it in the queue ({some([one.key for one in ahead])}) are")
-    )
-    why = f"it fits now if it is tried alone, but not after {are} tried"
-    last = f"its priority is {own}, and that of the pods ahead is up to {highest}"
-    text = f"{why[0].upper()}{why[1:]}; {last}"
-    ended_by = (f"a priority above {highest}", "room for the pods ahead of it as well")
-    return replace(
-        explanation,
-        summary=f"{explanation.request.pod} is pending: {why}.",
-        standing=replace(explanation.standing, name="starved", text=text, ended_by=ended_by),
     )

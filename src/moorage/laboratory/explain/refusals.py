@@ -17,7 +17,6 @@ from moorage.laboratory.explain.verdicts import Constraint, EveryVerdict, Judgem
 from moorage.report.explanation import ConflictTerm, FunnelStep, NearestNode, NodeGroup, RefusalReport
 from moorage.state.columns import BoolArray
 
-# -- conflicts ---------------------------------------------------------------------------------------------------------
 # Correction sets and conflicts: which constraints to give up, and which cannot all hold on any node.
 #
 # Each node has a set: the constraints that refuse it. If constraints are independent, the correction sets are the

@@ -35,7 +35,6 @@ from moorage.state.cluster import ClusterState
 from moorage.state.table import NodeTable
 from moorage.state.view import BoolArray, IntArray, NodeView, PodInfo, Snapshot
 
-# -- row names ---------------------------------------------------------------------------------------------------------
 # The names of the nodes of a table by row, and their order. Both are kept until a node is added or removed.
 
 _Rows = npt.NDArray[np.intp]

@@ -9,14 +9,9 @@ if find_spec("gymnasium") is None:
 
 from gymnasium import register
 
+from moorage.laboratory.learning.cross_entropy import SearchResult, cross_entropy_search
 from moorage.laboratory.learning.placement import PlacementEnv
-from moorage.laboratory.learning.weights import (
-    DEFAULT_PLUGINS,
-    SearchResult,
-    WeightsEnv,
-    configuration_of_weights,
-    cross_entropy_search,
-)
+from moorage.laboratory.learning.weights import DEFAULT_PLUGINS, WeightsEnv, configuration_of_weights
 
 __all__ = ["DEFAULT_PLUGINS", "PlacementEnv", "SearchResult", "WeightsEnv", "configuration_of_weights", "cross_entropy_search"]
 

@@ -24,8 +24,9 @@ from moorage.core.engine.facts import Seen
 from moorage.laboratory.budget import BudgetSpentError, TimeBudget, silent
 from moorage.laboratory.change.change_requests import ChangeRequests
 from moorage.laboratory.drain.drain_question import course_of, drain_report
+from moorage.laboratory.drain.drain_run import DrainPlan
 from moorage.laboratory.drain.kubectl_filters import DrainFlags, judge_pods
-from moorage.laboratory.drain.virtual_drain import TWO_BUDGETS, DrainCourse, DrainPlan, EvictionRules
+from moorage.laboratory.drain.virtual_drain import TWO_BUDGETS, DrainCourse, EvictionRules
 from moorage.laboratory.explain.verdicts import free_amount, verdicts_now
 from moorage.laboratory.node_groups import groups_by_node
 from moorage.laboratory.plan.node_types import ZONE, NodeType, Offer, daemon_pods, offers_of_types, policies_of
@@ -40,7 +41,6 @@ from moorage.simulator.autoscalers.key_requirements import CAPACITY_TYPE, INSTAN
 from moorage.simulator.replacements import replacement
 from moorage.state.pod_info import PodInfo
 
-# -- consolidation candidates ------------------------------------------------------------------------------------------
 # Find the nodes that may be removed, the needs of their pods, and why the others may not: a rule of kubectl, or a budget.
 
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")

@@ -17,9 +17,10 @@ from moorage.basis.files import read_file
 from moorage.core.engine.facts import Seen
 from moorage.errors import InputError
 from moorage.framework.changes import Change
-from moorage.laboratory.cluster_objects import ASIDE, ObjectLike, Surroundings, cluster_input, read_given, text_of
+from moorage.laboratory.cluster_objects import ASIDE, ObjectLike, cluster_input, read_given, text_of
 from moorage.laboratory.edit.changes import apply
 from moorage.laboratory.node_groups import group_nodes
+from moorage.laboratory.surroundings import Surroundings
 from moorage.simulator.admission import admit
 from moorage.simulator.autoscalers.instance_types import LARGEST, InstanceType, Offering, launched, price_list
 from moorage.simulator.autoscalers.key_requirements import Requirements
@@ -27,7 +28,6 @@ from moorage.simulator.owners import controller_of
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.simulator.workloads import expand
 
-# -- new nodes ---------------------------------------------------------------------------------------------------------
 # Nodes that do not exist yet: copies of a node, and the DaemonSet pods that they get.
 
 

@@ -20,8 +20,10 @@ from moorage.api.core import Pod
 from moorage.laboratory.budget import TimeBudget, silent
 from moorage.laboratory.change.change_requests import ChangeRequests
 from moorage.laboratory.plan.node_types import ZONE, NodeType, Offer, TypeLimit, limits_of, offers_of_types, policies_of
-from moorage.laboratory.plan.plan_bound import CostBound, PlanProblem, cost_bound, has_solver, least_count, state_problem
-from moorage.laboratory.plan.plan_packing import ORDERS, NodePacking, NodeTrials, best_offer, pack_nodes
+from moorage.laboratory.plan.plan_bound import CostBound, cost_bound, has_solver, least_count
+from moorage.laboratory.plan.plan_packing import NodePacking, best_offer, pack_nodes
+from moorage.laboratory.plan.plan_problem import PlanProblem, state_problem
+from moorage.laboratory.plan.plan_trials import ORDERS, NodeTrials
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.trials import SpreadTrials
 from moorage.report.answer import AnswerRequest, Assumption, Proof

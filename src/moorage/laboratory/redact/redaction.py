@@ -31,7 +31,6 @@ from moorage.rules.workloads.missing_pods import POD_TEMPLATE_HASH
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import controller_of
 
-# -- redaction config --------------------------------------------------------------------------------------------------
 # Redact a configuration of the scheduler, a KubeSchedulerConfiguration or a Policy, with the tokens of a cluster.
 #
 # Labels, resources, namespaces and schedulers get the same tokens as in the cluster's objects. Names of plugins, weights,

@@ -34,12 +34,11 @@ from moorage.laboratory.survive.failures import NodeFailures
 from moorage.laboratory.trial.asked_cluster import AskedCluster
 from moorage.laboratory.trial.history import Ran, Told
 from moorage.laboratory.trial.recorded_simulation import RecordedSimulation
-from moorage.laboratory.trial.trials import kept, workers_of
+from moorage.laboratory.trial.workers import kept, workers_of
 from moorage.report.survival_report import NodeLoss
 from moorage.simulator.owners import controller_of
 from moorage.simulator.replacements import REPLACING_ELSEWHERE, replacement
 
-# -- node twins --------------------------------------------------------------------------------------------------------
 # Nodes whose loss has the same consequences apart from names: of several such nodes, only one loss is computed.
 #
 # Two nodes are equal if they have the same labels (except those with their own name), taints, amounts and images, and pods of

@@ -39,8 +39,10 @@ from moorage.laboratory.compare.run_inputs import input_of_runs, priced
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.laboratory.job_frames import PowerModel, jobs_frame, pods_frame, read_power
-from moorage.laboratory.sweeps.grid import SEED, AxisValue, GridField, Label, SweepAxis, SweepGrid, axis_of
-from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile, TraceSource, read_trace_source
+from moorage.laboratory.sweeps.grid import SEED, AxisValue, Label, SweepAxis, SweepGrid, axis_of
+from moorage.laboratory.sweeps.grid_document import GridField
+from moorage.laboratory.sweeps.sources import ClusterFiles, ConfigText, PackedCluster, QueueFile
+from moorage.laboratory.sweeps.trace_sources import TraceSource, read_trace_source
 from moorage.report.job_tables import TableSetting
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.job_kinds import KINDS

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from moorage.laboratory.sweeps.jobs import StoredRun, head_of, run_of_head
+from moorage.laboratory.sweeps.jobs import StoredRun
+from moorage.laboratory.sweeps.run_heads import head_of, run_of_head
 
 duckdb: Any = importlib.import_module("duckdb")
 pa: Any = importlib.import_module("pyarrow")

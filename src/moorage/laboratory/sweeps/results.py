@@ -27,7 +27,6 @@ from moorage.report.run_document import API_VERSION
 from moorage.report.run_values import json_number
 from moorage.report.style import are_tables_fitted, columns, item, lines_of, text_width
 
-# -- summary -----------------------------------------------------------------------------------------------------------
 # The summary of a sweep: each metric over the seeds of a point, and its difference from a baseline, paired by seed.
 #
 # The statistics are those of ``moorage compare``: Student's intervals, and the exact test of the signs.

@@ -25,9 +25,9 @@ from moorage.laboratory.sweeps.cluster_grid import read_grid
 from moorage.laboratory.sweeps.grid import SEED, GridPoint, SweepAxis, SweepGrid, axis_of
 from moorage.laboratory.sweeps.jobs import CallingThread, FailedRun, StoredRun, SweepJob, perform, process_pool
 from moorage.laboratory.sweeps.results import SweepResult
-from moorage.laboratory.sweeps.store import RunStore, StoreWriter, open_store
+from moorage.laboratory.sweeps.store import RunStore, open_store
+from moorage.laboratory.sweeps.store_writer import StoreWriter
 
-# -- runner ------------------------------------------------------------------------------------------------------------
 # Run jobs on an executor: a bounded number in flight, retries, and executors whose workers die.
 #
 # When a process pool breaks, every job in flight fails with it, and one of them may be the cause. Those jobs then run one at a

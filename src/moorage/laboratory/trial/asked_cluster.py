@@ -13,7 +13,7 @@ from moorage.api.core import Object, Pod
 from moorage.core.config.scheduler_document import Loaded
 from moorage.framework.changes import Change
 from moorage.laboratory.budget import TimeBudget
-from moorage.laboratory.cluster_objects import PresentObjects
+from moorage.laboratory.inventory import PresentObjects
 from moorage.laboratory.placements import PodPlacement
 from moorage.report.answer import AnswerRequest
 from moorage.report.outcome import InputNote, Run

@@ -21,7 +21,7 @@ from moorage.errors import InputError, MoorageError
 from moorage.framework.changes import Change
 from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import ChangeSet, FirstLook, offers_of
-from moorage.laboratory.edit.changes import reconfigured_profile
+from moorage.laboratory.edit.config_changes import reconfigured_profile
 from moorage.laboratory.edit.object_edits import DRAWING
 from moorage.laboratory.edit.pod_changes import POD_CHANGES
 from moorage.laboratory.explain.verdicts import off_its_node

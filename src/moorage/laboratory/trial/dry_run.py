@@ -46,7 +46,6 @@ from moorage.rules.volumes.volumes import made_for, makes_volumes
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.view import NodeView, PodInfo, Snapshot
 
-# -- certain bindings --------------------------------------------------------------------------------------------------
 # Tell whether binding a pod with volumes or devices is certain to succeed in a simulation, without trying it.
 #
 # Reserve and PreBind of the volume and device plugins write claims, and wait until controllers have acted on them. The

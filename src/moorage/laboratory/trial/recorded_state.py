@@ -21,7 +21,6 @@ from moorage.state.node_orders import zone_of
 from moorage.state.pod_groups import GroupPods, PodGroups, group_key
 from moorage.state.pod_info import PodInfo
 
-# -- undo log ----------------------------------------------------------------------------------------------------------
 # The undo log: one entry for each change since a transaction began, oldest first, that reverses the change.
 #
 # The parts of a recorded simulation write to it while a transaction is open. Each entry restores one part, with its sums and

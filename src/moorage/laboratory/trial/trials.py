@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,14 +24,14 @@ from moorage.framework.profile import Profile
 from moorage.laboratory.change.offers import NO_OFFERS, ChangeSet, NodeOffers, Offers
 from moorage.laboratory.explain.verdicts import is_accepted, judgements_of
 from moorage.laboratory.trial.asked_cluster import AskedCluster
+from moorage.laboratory.trial.workers import kept, workers_of
 from moorage.simulator.simulation import SimulatedCluster
 from moorage.state.view import BoolArray, FewRows, PodInfo, Snapshot
 
 if TYPE_CHECKING:
-    from moorage.laboratory.plan.plan_bound import PlanProblem
-    from moorage.laboratory.plan.plan_packing import NodeTrials  # imports an autoscaler
+    from moorage.laboratory.plan.plan_problem import PlanProblem
+    from moorage.laboratory.plan.plan_trials import NodeTrials
 
-# -- moves -------------------------------------------------------------------------------------------------------------
 # Pods that could move to make room: each to the node, other than its own, that the scheduler would now choose for it.
 
 
@@ -193,28 +192,6 @@ def unscheduled(pod: Pod, simulation: SimulatedCluster) -> Offers | None:
     return Offers((NodeOffers("", tuple(constraints)),), True) if constraints else None
 
 
-# -- workers -----------------------------------------------------------------------------------------------------------
-# Helpers for executors: the number of workers, and the object that a worker caches between calls.
-
-#: The number of workers to assume for an executor that does not report it.
-_UNKNOWN: Final = 8
-_last: Final = threading.local()
-
-
-def workers_of(executor: Executor) -> int:
-    """Return the number of workers, or a guess."""
-    found = getattr(executor, "_max_workers", None)
-    return found if isinstance(found, int) and found > 0 else _UNKNOWN
-
-
-def kept(data: bytes) -> Any:
-    """Return the unpickled object; a thread that calls this again with the same bytes gets the same object."""
-    if getattr(_last, "data", None) != data:
-        _last.held = pickle.loads(data)  # noqa: S301 - the bytes come from the process that submitted the call
-        _last.data = data
-    return _last.held
-
-
 # -- spread trials -----------------------------------------------------------------------------------------------------
 
 Counts = tuple[int, ...]
@@ -247,7 +224,7 @@ class SpreadTrials:
 def _pending(data: bytes, counts: Counts) -> tuple[tuple[str, ...], int, int]:
     held = kept(data)
     if "trials" not in held:
-        from moorage.laboratory.plan.plan_packing import NodeTrials  # loaded where nodes are planned
+        from moorage.laboratory.plan.plan_trials import NodeTrials
 
         cluster, problem, pods, policies, whole_queue = held["given"]
         held["trials"] = NodeTrials(cluster, problem, pods, policies, whole_queue=whole_queue)

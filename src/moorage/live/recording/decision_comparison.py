@@ -45,7 +45,6 @@ from moorage.framework.plugin_runner import Scores
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-# -- agreement ---------------------------------------------------------------------------------------------------------
 # How often Moorage decides as the scheduler of the cluster does, by plugin, and the decisions that differ.
 
 #: How many differences are kept in memory. The log has all.

@@ -27,7 +27,6 @@ from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.verdicts import Code
 from moorage.state.pod_info import PodInfo
 
-# -- observer ----------------------------------------------------------------------------------------------------------
 # Observers of the running scheduler: the protocols of its log and its metrics.
 #
 # The loop calls both and reads nothing from them. Neither may raise or wait. ``SILENT`` discards log lines.

@@ -8,19 +8,15 @@ Source  apiserver/pkg/server/options/serving.go, dynamiccertificates; component-
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -29,11 +25,7 @@ from moorage.basis import table_of
 from moorage.basis.client.credentials import load_pair
 from moorage.basis.files import put_file, read_file
 from moorage.basis.serving.certificate_authority import Root, make_root, named, private_pem, signed
-from moorage.basis.serving.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
-from moorage.errors import ClusterError, InputError
-from moorage.live.runtime.attempt_metrics import Log
-from moorage.live.server.authentication import FrontProxies, RequestAuthenticator
-from moorage.live.server.authorization import Delegate, read_lookup
+from moorage.errors import InputError
 
 _PAIR_NAME: Final = "kube-scheduler"
 _VALID: Final = timedelta(days=365)
@@ -282,166 +274,3 @@ def _names_of(pair: Pair) -> list[str]:
     except x509.ExtensionNotFound:
         return [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     return list(extension.value.get_values_for_type(x509.DNSName))
-
-
-# -- listener ----------------------------------------------------------------------------------------------------------
-# Listening sockets, and serving an application on them with limits on connections.
-#
-# Source  apiserver/pkg/server/options/serving.go, ApplyTo; secure_serving.go
-
-#: Health checks, scrapers and people need few connections, and slow ones are closed.
-MOST_CONNECTIONS: Final = 500
-PATIENCE_S: Final = 10.0
-#: Seconds that a client may take to read a response.
-ANSWER_S: Final = 60.0
-#: Seconds that open connections may take to finish at shutdown.
-_FAREWELL_S: Final = 1.0
-
-
-def listen(address: str, port: int, *, share_port: bool = False) -> socket.socket:
-    """Return a listening socket; an unspecified address stands for all interfaces, IPv4 and IPv6.
-
-    Raises  InputError if the address cannot be used, for example because the port is in use
-    """
-    where = ip_address(address)
-    both = where.is_unspecified and socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both or where.version == 6 else socket.AF_INET
-    opened = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if share_port:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if both else 1)
-        opened.bind(("::" if both else str(where), port))
-        opened.listen(BACKLOG)
-        opened.setblocking(False)
-    except OSError as error:
-        opened.close()
-        reason = (error.strerror or str(error)).lower()
-        place = f"{where}:{port}"
-        raise InputError(
-            f"failed to create listener: failed to listen on {place}: listen tcp {place}: bind: {reason}"
-        ) from None
-    return opened
-
-
-@asynccontextmanager
-async def serving(
-    app: web.Application, opened: socket.socket, tls: ssl.SSLContext | None, *, most: int = MOST_CONNECTIONS,
-    patience_s: float = PATIENCE_S,
-) -> AsyncIterator[int]:  # fmt: skip
-    """Serve until the context exits, over plain HTTP without ``tls``; yields the port.
-
-    A client has ``patience_s`` for a TLS handshake and for the head of a request.
-    """
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_FAREWELL_S)
-    await runner.setup()
-    assert runner.server is not None, "an application that was set up has a server"
-    door = ConnectionAcceptor(runner.server, AcceptLimits(most, patience_s, ANSWER_S, _FAREWELL_S, tls))
-    try:
-        port = int(opened.getsockname()[1])
-        door.open([opened])
-        yield port
-    finally:
-        door.shut()
-        await runner.cleanup()
-        await door.close(_FAREWELL_S)
-
-
-# -- client ca ---------------------------------------------------------------------------------------------------------
-# The CAs that sign client certificates: from files or published by the cluster; read again every minute.
-#
-# Source  apiserver/pkg/server/options/authentication.go, ApplyTo
-
-_EVERY_S: Final = 60.0
-_MAP: Final = "configmap/extension-apiserver-authentication in kube-system"
-
-
-@dataclass(frozen=True, slots=True)
-class ClientCaRules:
-    """The flags for client CAs. ``skip_lookup``: do not read the cluster's; ``tolerant``: start even if that fails."""
-
-    client_ca_file: str = ""
-    proxy_ca_file: str = ""
-    proxies: FrontProxies = field(default_factory=FrontProxies)
-    skip_lookup: bool = False
-    tolerant: bool = True
-
-
-class ClientCas:
-    """Keeps the CAs of ``authenticator`` and ``tls`` up to date. ``delegate`` None: there is no cluster to read them from."""
-
-    def __init__(
-        self, rules: ClientCaRules, delegate: Delegate | None, authenticator: RequestAuthenticator, tls: ServingTls, log: Log
-    ) -> None:
-        self._rules, self._delegate, self._authenticator, self._tls, self._log = rules, delegate, authenticator, tls, log
-        self._published: dict[str, str] = {}
-
-    async def start(self) -> None:
-        """Load the CAs for the first time.
-
-        Raises  InputError for unusable files, or if the cluster's configuration cannot be read and must be
-        """
-        await self._look_up(starting=True)
-        self._apply()
-
-    async def run(self) -> None:
-        """Refresh the CAs until cancelled; retry after failures."""
-        while True:
-            await asyncio.sleep(_EVERY_S)
-            await self.refresh()
-
-    async def refresh(self) -> None:
-        """Read everything again, certificates included."""
-        await self._look_up(starting=False)
-        try:
-            if self._tls.reload():
-                self._log.info(0, "Reloaded the serving certificates")
-            self._apply()
-        except InputError as error:
-            self._log.error(error, "Certificates could not be reloaded; the previous ones stay in use")
-
-    async def _look_up(self, *, starting: bool) -> None:
-        rules = self._rules
-        if rules.skip_lookup or (rules.client_ca_file and rules.proxy_ca_file):
-            return
-        if self._delegate is None:
-            if starting:
-                why = "No authentication-kubeconfig provided in order to lookup"
-                if not self._rules.client_ca_file:
-                    self._log.warning(f"{why} client-ca-file in {_MAP}, so client certificate authentication won't work.")
-                if not self._rules.proxy_ca_file:
-                    lost = "so request-header client certificate authentication won't work."
-                    self._log.warning(f"{why} requestheader-client-ca-file in {_MAP}, {lost}")
-            return
-        try:
-            self._published = await self._delegate.lookup()
-        except (ClusterError, ValueError) as error:
-            if not starting:
-                self._log.error(error, "Error looking up in-cluster authentication configuration")
-            elif not rules.tolerant:
-                raise InputError(f"unable to load configmap based request-header-client-ca-file: {error}") from None
-            else:
-                self._log.warning(f"Error looking up in-cluster authentication configuration: {error}")
-                self._log.warning("Continuing without authentication configuration. This may treat all requests as anonymous.")
-                flag = "--authentication-tolerate-lookup-failure=false"
-                self._log.warning(f"To require authentication configuration lookup to succeed, set {flag}")
-
-    def _apply(self) -> None:
-        rules, published = self._rules, self._published
-        clients, client_pem = self._bundle(rules.client_ca_file, "client-ca-file")
-        fronts, front_pem = self._bundle(rules.proxy_ca_file, "requestheader-client-ca-file")
-        proxies = rules.proxies
-        if not rules.proxy_ca_file:
-            proxies = FrontProxies.read(lambda name: read_lookup(published, name))
-        self._tls.trust("\n".join(filter(None, dict.fromkeys([client_pem, front_pem]))))
-        self._authenticator.authorities = clients
-        self._authenticator.proxies = replace(proxies, authorities=fronts)
-
-    def _bundle(self, file: str, published: str) -> tuple[tuple[x509.Certificate, ...], str]:
-        if file:
-            pem = read_file(file)
-            return authorities(pem, file), pem.decode("utf-8", "replace")
-        text = self._published.get(published, "")
-        return (authorities(text.encode(), f"{published} of {_MAP}"), text) if text.strip() else ((), "")

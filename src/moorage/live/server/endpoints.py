@@ -33,7 +33,6 @@ from moorage.live.server.health import Health
 from moorage.live.server.plugin_metrics import MetricRegistry
 from moorage.live.server.pprof import cpu_profile, heap_profile, heap_text
 
-# -- zpages ------------------------------------------------------------------------------------------------------------
 # Pages about the process: its flags (/flagz), its status (/statusz), and the stacks of its tasks.
 #
 # The text form follows Kubernetes' own; JSON and YAML are ``config.k8s.io`` objects, for clients that request one by name in

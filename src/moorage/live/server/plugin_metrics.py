@@ -32,7 +32,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-# -- metric types ------------------------------------------------------------------------------------------------------
 # Counters, gauges and histograms for one thread, and a registry that exports them to prometheus-client.
 #
 # Nothing takes a lock, because the loop's thread both counts and exports. An observation is kept as it is, and many are

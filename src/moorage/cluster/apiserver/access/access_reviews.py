@@ -22,7 +22,6 @@ from moorage.cluster.apiserver.access.service_account_tokens import ISSUER
 from moorage.rules.admission.pod_checks import RULES
 from moorage.rules.store.list_selection import field_terms
 
-# -- review selectors --------------------------------------------------------------------------------------------------
 # Selectors in access reviews: their validation, and errors for requirements that cannot be parsed.
 #
 # RBAC decides without selectors. A selector that cannot be parsed does not fail a review; its status names it.

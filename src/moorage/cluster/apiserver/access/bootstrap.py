@@ -30,7 +30,6 @@ from moorage.rules.store.detached_store import FollowUp
 from moorage.rules.store.store import Store
 from moorage.rules.store.watches import StoreChange
 
-# -- bootstrap roles ---------------------------------------------------------------------------------------------------
 # The bootstrap roles of a cluster and their bindings, from ``bootstrap.toml``.
 
 _RBAC: Final = "rbac.authorization.k8s.io"

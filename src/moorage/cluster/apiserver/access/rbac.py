@@ -17,9 +17,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from moorage.api.documents.http_messages import MASTERS, User, is_true
+from moorage.api.documents.http_messages import MASTERS, User
 from moorage.api.documents.records import Record
-from moorage.api.documents.request_targets import ReviewTarget, Target
 from moorage.api.documents.served_kinds import ServedKind, served
 from moorage.api.documents.statuses import ApiError, forbidden, quoted
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
@@ -27,7 +26,6 @@ from moorage.rules.admission.strategy import decode_document
 from moorage.rules.store.store import Store
 from moorage.rules.store.watches import StoreChange
 
-# -- rbac rules --------------------------------------------------------------------------------------------------------
 # RBAC rules: whether a rule allows a request, and whether the rules that a user holds cover those they want to grant.
 #
 # Source  kubernetes, pkg/apis/rbac/v1/evaluation_helpers.go; component-helpers, auth/rbac/validation/policy_comparator.go
@@ -378,54 +376,3 @@ def denied(user: User, attributes: Attributes, reason: str = "") -> ApiError:
 def _html_escaped(text: str) -> str:
     """Return a text with HTML escaped, so that no browser renders it as a page."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-# -- request attributes ------------------------------------------------------------------------------------------------
-# Derive the authorization attributes of a request: verb, API group, resource, subresource and names.
-#
-# Source  apiserver, pkg/endpoints/request/requestinfo.go
-
-_VERBS: Final = {"DELETE": "delete", "GET": "get", "HEAD": "get", "PATCH": "patch", "POST": "create", "PUT": "update"}
-_OF_MANY: Final = {"delete": "deletecollection", "get": "list"}
-
-
-def attributes_of(method: str, target: Target | ReviewTarget, query: Mapping[str, str]) -> Attributes:
-    """Return the attributes of a request whose path resolved to a target."""
-    verb = _VERBS.get(method, method.lower())
-    if isinstance(target, ReviewTarget):
-        verb = _OF_MANY.get(verb, verb)
-        return Attributes(verb, target.review.group, target.review.resource, namespace=target.namespace or "")
-    kind, name, namespace = target.kind, target.name, target.namespace or ""
-    is_many = not name
-    if not name:
-        verb = _OF_MANY.get(verb, verb)
-        name = _single(query.get("fieldSelector", "")) if verb in {"deletecollection", "list"} else ""
-    if method == "GET" and is_many and is_true(query.get("watch", "0")):
-        verb = "watch"
-    if kind.qualified == "namespaces" and target.name:
-        namespace = target.name  # a namespace is within itself, so a namespace's admins may read it
-    return Attributes(verb, kind.group, kind.resource, target.subresource, name, namespace)
-
-
-def attributes_at(method: str, path: str) -> Attributes:
-    """Return the attributes of a request whose path is not served: a resource under an API prefix, or the path itself."""
-    parts = path.strip("/").split("/")
-    verb = _VERBS.get(method, "")
-    is_core, is_group = parts[0] == "api" and len(parts) > 2, parts[0] == "apis" and len(parts) > 3
-    if not (is_core or is_group):
-        return Attributes(method.lower(), path=path)
-    group, rest = ("", parts[2:]) if is_core else (parts[1], parts[3:])
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    resource, name, subresource = (*rest, "", "")[:3]
-    return Attributes(verb if name else _OF_MANY.get(verb, verb), group, resource, subresource, name, namespace)
-
-
-def _single(selector: str) -> str:
-    """Return the name that a field selector restricts ``metadata.name`` to, or ""."""
-    for part in selector.split(","):
-        field, equals, name = part.partition("=")
-        if field.strip() == "metadata.name" and equals:
-            return name.removeprefix("=").strip()
-    return ""

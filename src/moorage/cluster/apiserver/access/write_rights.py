@@ -18,7 +18,6 @@ from moorage.cluster.apiserver.access import rbac
 from moorage.errors import Fault
 from moorage.rules.admission.strategy import decode_document
 
-# -- device rights -----------------------------------------------------------------------------------------------------
 # Check additional rights for writing the status of resource claims: ``resourceclaims/binding`` and
 # ``resourceclaims/driver``.
 #

@@ -30,7 +30,6 @@ from moorage.rules.admission.pod_checks import RULES
 from moorage.rules.store.list_selection import check_selector
 from moorage.rules.store.watches import WatchedObject
 
-# -- sending -----------------------------------------------------------------------------------------------------------
 # Send long responses in pieces as the client reads them, so that a slow client holds one or two pieces in memory.
 
 #: Minimum size of a long response in bytes; those in memory count as unread.

@@ -26,7 +26,8 @@ from moorage.api.schema.protobuf import PROTOBUF
 from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.access.access_reviews import answer
 from moorage.cluster.apiserver.access.authentication import Authenticator
-from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_of
+from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
+from moorage.cluster.apiserver.access.request_attributes import attributes_of
 from moorage.cluster.apiserver.access.service_account_tokens import DEFAULT_LIFE_S, account_groups
 from moorage.cluster.apiserver.access.write_rights import write_check
 from moorage.cluster.apiserver.http import write_requests

@@ -15,7 +15,6 @@ from moorage.api.documents.statuses import ApiError, PlainError
 from moorage.cluster.apiserver.http.lists import LargeParts, ObjectList, Part, encoded_list
 from moorage.cluster.apiserver.schema.representations import JSON, accepted, encoded_as, encoding_of_errors, in_version
 
-# -- cautions ----------------------------------------------------------------------------------------------------------
 # ``Warning`` headers, limited in length and number so that clients accept the response.
 #
 # Source  apiserver, pkg/endpoints/filters/warning.go (AddWarning); apimachinery, pkg/util/net/http.go (NewWarningHeader)

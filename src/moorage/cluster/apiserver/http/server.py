@@ -30,7 +30,8 @@ from moorage.cluster.apiserver.access.authentication import (
     certificate_user,
     impersonated,
 )
-from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, attributes_at, attributes_of
+from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
+from moorage.cluster.apiserver.access.request_attributes import attributes_at, attributes_of
 from moorage.cluster.apiserver.http import lists
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits, carry_out, is_large
 from moorage.cluster.apiserver.http.requests import check_may_create, deprecation_warning, serve

@@ -19,7 +19,8 @@ from moorage.api.documents import statuses
 from moorage.api.documents.http_messages import HTTPRequest, Response, is_true
 from moorage.api.documents.request_targets import Target
 from moorage.api.documents.served_kinds import Document, served
-from moorage.cluster.apiserver.access.rbac import Authorizer, attributes_of
+from moorage.cluster.apiserver.access.rbac import Authorizer
+from moorage.cluster.apiserver.access.request_attributes import attributes_of
 from moorage.errors import Fault
 from moorage.rules.store.list_selection import Selection
 from moorage.rules.store.policy_requests import request_for

@@ -31,7 +31,6 @@ from moorage.rules.admission.object_warnings import object_warnings
 from moorage.rules.admission.update_validation import needs_version, unversioned
 from moorage.rules.store.store import Store
 
-# -- repeated owners ---------------------------------------------------------------------------------------------------
 # Drop repeated owner references of written objects, with a warning.
 #
 # Source  apiserver, pkg/endpoints/handlers/rest.go, dedupOwnerReferences

@@ -25,7 +25,6 @@ from moorage.api.wire_format import delimited as _message
 from moorage.api.wire_format import text as _text
 from moorage.basis import text_of
 
-# -- field descriptions ------------------------------------------------------------------------------------------------
 # Descriptions of fields for ``kubectl explain``: of fields that scheduling reads, and of the best known others.
 #
 # The texts are our own, in ``field_descriptions.json``, by struct and field; the empty field name describes the struct.

@@ -34,7 +34,6 @@ from moorage.api.schema.schemas import kind_schema
 from moorage.api.schema.value_limits import check_text, check_values
 from moorage.errors import InputError
 
-# -- strictness --------------------------------------------------------------------------------------------------------
 # Unknown and duplicate fields of a JSON object, as strict decoding reports them.
 #
 # They are reported in document order, as Go's decoder does: each once, and at most 100.

@@ -19,7 +19,6 @@ from moorage.basis import table_of
 from moorage.cluster.apiserver.tables import cells, cluster_cells
 from moorage.cluster.apiserver.tables.cells import Cell, age, pod_conditions
 
-# -- custom columns ----------------------------------------------------------------------------------------------------
 # The columns of a custom kind in ``kubectl get``: values at JSONPaths.
 #
 # A path consists of fields, indexes and simple filters: ``.spec.size``, ``.status.conditions[0].reason``,

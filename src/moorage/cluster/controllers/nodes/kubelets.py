@@ -14,29 +14,22 @@ import datetime
 import hashlib
 import ipaddress
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.api.decode import decode
 from moorage.api.documents import object_fields as k8s
 from moorage.api.documents.served_kinds import Document
-from moorage.api.names import check_dns1123_subdomain
 from moorage.api.node_selectors import find_untolerated
 from moorage.api.pod_requests import amount, is_counted, pod_requests
-from moorage.api.quantity import QuantityError, sign
 from moorage.api.releases import CURRENT
-from moorage.cluster.controllers.nodes.node_lifecycle import with_old_labels
 from moorage.cluster.controllers.nodes.pod_lifecycle import Life, ends_at, life_of, next_status, stopped
-from moorage.errors import InputError
 from moorage.plugins import node_affinity, node_ports
-from moorage.rules.volumes.volumes import PRETENDED
 from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
 from moorage.rules.workloads.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import HostPort, PodInfo
 
-# -- admission ---------------------------------------------------------------------------------------------------------
 # Admission of pods by a kubelet: it checks them itself, because a pod may name its node without a scheduler.
 #
 # A rejected pod gets the phase ``Failed``, with kubelet's reason and message. A request for a resource that the node does not
@@ -313,71 +306,3 @@ def _waits_for_volumes(pod: Document, world: ObjectIndex) -> bool:
     """Return True while one of the pod's claims is not bound."""
     claims = (world.get(k8s.CLAIMS, k8s.namespace_of(pod), name) for name in k8s.claim_names(pod) if name)
     return any(claim is None or k8s.phase_of(claim) != "Bound" for claim in claims)
-
-
-# -- hollow nodes ------------------------------------------------------------------------------------------------------
-# Hollow nodes: any number of equal nodes spread over zones; and a default storage class.
-
-#: The default storage class.
-STANDARD_CLASS: Final[Document] = {
-    "apiVersion": "storage.k8s.io/v1",
-    "kind": "StorageClass",
-    "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
-    "provisioner": PRETENDED,
-    "reclaimPolicy": "Delete",
-    "volumeBindingMode": "WaitForFirstConsumer",
-}
-
-#: Several times the number of nodes that Kubernetes supports.
-MOST: Final = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class NodeShape:
-    """The capacity of each node, as Kubernetes quantities, and the number of zones."""
-
-    cpu: str = "8"
-    memory: str = "32Gi"
-    pods: int = 110
-    zones: int = 3
-
-    def check(self) -> None:
-        """Validate the quantities.
-
-        Raises  InputError
-        """
-        for flag, quantity in (("--node-cpu", self.cpu), ("--node-memory", self.memory)):
-            try:
-                positive = sign(quantity) > 0
-            except QuantityError:
-                raise InputError(f"{flag}: {quantity} is not a quantity; use for example 8, 500m or 32Gi") from None
-            if not positive:
-                raise InputError(f"{flag}: {quantity} must be positive")
-
-
-def make_nodes(count: int, shape: NodeShape, name: str = "node") -> Iterator[Document]:
-    """Yield ``count`` numbered nodes; zones alternate.
-
-    Raises  InputError for an invalid shape or name
-    """
-    shape.check()
-    if faults := check_dns1123_subdomain(name):
-        raise InputError(f"--node-name: {name}: {faults[0]}")
-    if count > MOST:
-        raise InputError(f"--nodes: {count} exceeds the maximum of {MOST}")
-    width = len(str(count))
-    return (_node(f"{name}-{number:0{width}}", shape, number) for number in range(1, count + 1))
-
-
-def _node(name: str, shape: NodeShape, number: int) -> Document:
-    amounts = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods), "ephemeral-storage": "100Gi"}
-    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-    if shape.zones:
-        labels["topology.kubernetes.io/region"] = "region-1"
-        labels["topology.kubernetes.io/zone"] = f"zone-{(number - 1) % shape.zones + 1}"
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": with_old_labels(labels)},
-        "status": {"capacity": amounts, "allocatable": dict(amounts)},
-    }

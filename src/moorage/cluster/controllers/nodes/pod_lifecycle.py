@@ -30,7 +30,6 @@ from moorage.api.core import ENDED_PHASES
 from moorage.api.documents import object_fields as k8s
 from moorage.api.documents.served_kinds import Document
 
-# -- container commands ------------------------------------------------------------------------------------------------
 # Predict the outcome of simple container commands: ``sleep 30``, ``false``, ``sh -c 'sleep 5; exit 3'``.
 #
 # Simulated nodes run no containers, yet many commands in test clusters only wait and exit. A command is understood if every

@@ -23,7 +23,6 @@ from moorage.rules.admission import quota_usage
 from moorage.rules.workloads.object_index import ObjectChange, ObjectIndex
 from moorage.rules.workloads.steps import EventStep, Later, SetStatus, Step
 
-# -- load balancers ----------------------------------------------------------------------------------------------------
 # Load balancers: every service of type LoadBalancer gets an address, as a cloud's controller gives it one.
 #
 # The address is in 198.18.0.0/15, which no network routes (RFC 2544), and is made from the cluster IP, so that no two services

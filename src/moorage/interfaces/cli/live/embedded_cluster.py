@@ -40,7 +40,6 @@ from moorage.live.server.live_scheduler import Live, LiveSettings
 from moorage.rules.store.store import Store
 from moorage.rules.workloads.steps import Controller
 
-# -- plugin rights -----------------------------------------------------------------------------------------------------
 # Grant the embedded cluster's scheduler access to the kinds that its plugins name, and to pods if a plugin changes them.
 #
 # No default role covers custom kinds, and a scheduler that may not list one of them schedules nothing. kube-scheduler's role

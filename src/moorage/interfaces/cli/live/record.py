@@ -33,12 +33,13 @@ from moorage.core.engine.engine_state import EngineSettings
 from moorage.core.queue import QueueTimes
 from moorage.errors import InputError
 from moorage.interfaces.cli import cluster_files
+from moorage.interfaces.cli.given_back_memory import collect_seldom, giving_back_memory
 from moorage.interfaces.cli.live.run_serving import Ending, live_release
 from moorage.interfaces.cli.main import ERROR, OK, PENDING, CommandGroup
 from moorage.interfaces.cli.option_tables import AUTO, described
 from moorage.interfaces.cli.questions.dump import write_parts
 from moorage.interfaces.cli.questions.redact import read_key
-from moorage.interfaces.cli.terminal import Progress, collect_seldom, giving_back_memory, say
+from moorage.interfaces.cli.terminal import Progress, say
 from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.dump.live_dump import endpoint_of
 from moorage.laboratory.recording.capsule import Capsule, cut_capsule, decide_alone
@@ -49,8 +50,8 @@ from moorage.live.recording.decision_comparison import TOO_MANY, Match, Shadow
 from moorage.live.recording.recorder_loop import BEHIND_S, RecorderLoop
 from moorage.live.recording.status import count_on, metrics_app, read_status, write_status
 from moorage.live.runtime.attempt_metrics import Observers
-from moorage.live.server.certificates import listen, serving
 from moorage.live.server.klog import Klog, adopt_other_loggers
+from moorage.live.server.listening import listen, serving
 from moorage.report.style import cells, human, paragraph
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulate import Options, kinds_named, load_options

@@ -30,7 +30,6 @@ from moorage.interfaces.cli.option_tables import AUTO
 from moorage.interfaces.cli.pflag import ASKS_HELP, SHOWN, Flag, FlagCommand, FlagError, Given, read_flags
 from moorage.interfaces.cli.terminal import say
 
-# -- run flags ---------------------------------------------------------------------------------------------------------
 # The flags of ``moorage run``, from ``flags.toml``: kube-scheduler's of 1.37, Moorage's own, and those of 1.19 to 1.22.
 #
 # With ``--emulate``, flags that 1.37 still has are taken with the default of the older release. ``--help`` marks the flags that

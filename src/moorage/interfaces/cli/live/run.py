@@ -31,12 +31,12 @@ from moorage.core.config.validation import leader_election_faults
 from moorage.core.config.written_configuration import as_written
 from moorage.errors import ClusterError, ConfigError, InputError, MoorageError
 from moorage.framework.registry import load
+from moorage.interfaces.cli.given_back_memory import collect_seldom
 from moorage.interfaces.cli.live import release_flags
 from moorage.interfaces.cli.live.run_process import Process, run_process, with_hidden_passwords
 from moorage.interfaces.cli.live.run_serving import check_flags, check_tls, endpoint_of_file, open_serving, run_endpoint
 from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.pflag import Given
-from moorage.interfaces.cli.terminal import collect_seldom
 from moorage.live.runtime.extender_client import ExtenderClient
 from moorage.live.runtime.leader_election import Timing
 from moorage.live.server.certificates import authorities

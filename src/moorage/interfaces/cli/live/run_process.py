@@ -33,11 +33,12 @@ from moorage.core.queue import QueueTimes
 from moorage.errors import MoorageError
 from moorage.framework.mistakes import mistakes_in
 from moorage.framework.profile import Profile
+from moorage.interfaces.cli.given_back_memory import giving_back_memory
 from moorage.interfaces.cli.live.run_explain import LiveExplainer
 from moorage.interfaces.cli.live.run_serving import Ending, Serving, ServingRules, metric_filter
 from moorage.interfaces.cli.main import ERROR, OK
 from moorage.interfaces.cli.pflag import Flag, Given
-from moorage.interfaces.cli.terminal import giving_back_memory, say
+from moorage.interfaces.cli.terminal import say
 from moorage.live.recording.recorder_loop import RunRecording
 from moorage.live.runtime.attempt_metrics import Observers
 from moorage.live.runtime.extender_client import ExtenderClient
@@ -50,16 +51,16 @@ from moorage.live.runtime.side_loop import SideLoop, across
 from moorage.live.server.authentication import FrontProxies, RequestAuthenticator
 from moorage.live.server.authorization import Delegate, RequestAuthorizer
 from moorage.live.server.cache_debugger import compare, dump
-from moorage.live.server.certificates import ClientCaRules, ClientCas, serving
+from moorage.live.server.client_ca import ClientCaRules, ClientCas
 from moorage.live.server.credential_expiry import watch_expiry
 from moorage.live.server.endpoints import AuthenticatingSite, ProgramInfo, Served, make_app, make_plain_app
 from moorage.live.server.health import PING, Check, Health, lease_answers, watchdog, watches
 from moorage.live.server.klog import Klog
+from moorage.live.server.listening import serving
 from moorage.live.server.live_scheduler import Aside, LeaderSettings, Live, LiveSettings
 from moorage.live.server.plugin_metrics import MetricRegistry
-from moorage.live.server.scheduler_metrics import SchedulerMetrics, engine_gauges, pod_registry, process_gauges, registry_of
-
-# -- unreachable -------------------------------------------------------------------------------------------------------
+from moorage.live.server.pod_metrics import pod_registry
+from moorage.live.server.scheduler_metrics import SchedulerMetrics, engine_gauges, process_gauges, registry_of
 
 _FAILED = re.compile(r".*: cannot connect: (?P<why>.*); listing again in [\d.]+s")
 

@@ -36,7 +36,8 @@ from moorage.interfaces.cli.main import ERROR
 from moorage.interfaces.cli.pflag import Given
 from moorage.live.runtime.attempt_metrics import SILENT, Log
 from moorage.live.server.authorization import OpenPaths
-from moorage.live.server.certificates import ServingTls, TlsRules, given_or_made, listen, named_pair
+from moorage.live.server.certificates import ServingTls, TlsRules, given_or_made, named_pair
+from moorage.live.server.listening import listen
 from moorage.live.server.plugin_metrics import Filter
 
 _MOST_PORT: Final = 65535

@@ -33,7 +33,8 @@ from moorage.basis.serving.listen_addresses import Address, address_of
 from moorage.cluster.apiserver.admission_configuration import read_admission_configuration
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.controllers.all_controllers import all_controllers, chosen
-from moorage.cluster.controllers.nodes.kubelets import KUBELET, STANDARD_CLASS, NodeShape, make_nodes
+from moorage.cluster.controllers.nodes.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
+from moorage.cluster.controllers.nodes.kubelets import KUBELET
 from moorage.core.building.builder import complete_scheduler
 from moorage.core.engine.engine_state import EngineSettings
 from moorage.core.engine.scheduler import Scheduler
@@ -44,6 +45,7 @@ from moorage.framework.plugin_runner import failure_text
 from moorage.framework.profile import Profile
 from moorage.framework.registry import load
 from moorage.interfaces.cli.cluster_files import STDIN, release_of_files
+from moorage.interfaces.cli.given_back_memory import collect_seldom, giving_back_memory
 from moorage.interfaces.cli.live.embedded_cluster import BuiltScheduler, Embedded, Ready
 from moorage.interfaces.cli.live.release_flags import ALGORITHM, Era, OldFlags, era_of, policy_of, releases_with
 from moorage.interfaces.cli.live.run_serving import Ending
@@ -55,7 +57,7 @@ from moorage.interfaces.cli.option_tables import (
 )
 from moorage.interfaces.cli.pflag import Given
 from moorage.interfaces.cli.question_worker import ANSWERING, question_words
-from moorage.interfaces.cli.terminal import Progress, collect_seldom, giving_back_memory, say
+from moorage.interfaces.cli.terminal import Progress, say
 from moorage.interfaces.web.embedded_site import EmbeddedSite
 from moorage.live.runtime.extender_client import ExtenderClient
 from moorage.live.runtime.plugin_limit import TimeLimit

@@ -18,8 +18,9 @@ from moorage.interfaces.cli.questions.question_options import named_nodes, seldo
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.drain.drain_question import drain_report
+from moorage.laboratory.drain.drain_run import DrainPlan
 from moorage.laboratory.drain.kubectl_filters import DrainFlags, leaving_for
-from moorage.laboratory.drain.virtual_drain import DrainPlan, EvictionRules
+from moorage.laboratory.drain.virtual_drain import EvictionRules
 from moorage.report.drain_report import DrainReport
 
 

@@ -16,15 +16,11 @@ from moorage.basis.files import replacing
 from moorage.basis.inputs.files import InputFile
 from moorage.basis.inputs.served_companions import served_companions
 from moorage.basis.printable import counted
+from moorage.interfaces.cli.given_back_memory import collect_seldom
 from moorage.interfaces.cli.option_tables import described
-from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, say
-from moorage.laboratory.dump.live_dump import (
-    DumpWriter,
-    endpoint_of,
-    fetch,
-    naming_the_server,
-    version_of,
-)
+from moorage.interfaces.cli.terminal import Progress, bare, say
+from moorage.laboratory.dump.dump_file import DumpWriter
+from moorage.laboratory.dump.live_dump import endpoint_of, fetch, naming_the_server, version_of
 from moorage.simulator.cluster_input import UnreadKind
 
 

@@ -44,7 +44,6 @@ from moorage.simulator.simulation import SimulatedAttempt
 if TYPE_CHECKING:
     from moorage.simulator.kueue.batch_jobs import QueuedCluster
 
-# -- explain jobs ------------------------------------------------------------------------------------------------------
 # ``moorage explain workload/NAME``: why a job waits in Kueue's queues, and what would start it.
 
 _WORKLOADS: Final = frozenset({"workload", "wl"})
@@ -269,7 +268,7 @@ def before_binding(given: dict[str, Any]) -> dict[str, Any]:
     logs = [path for path in given["paths"] if is_log(path)]
     if len(logs) != 1:
         return given
-    from moorage.laboratory.recording.replay import binding_of  # loads dynamics, which only logs need
+    from moorage.laboratory.recording.logged_decisions import binding_of
 
     log, (name,) = ClusterLog(logs[0]), given["pods"]
     key = name if "/" in name else f"{given['namespace'] or 'default'}/{name}"

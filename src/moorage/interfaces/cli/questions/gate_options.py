@@ -17,9 +17,9 @@ from moorage.basis.printable import counted
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import STDIN, read_file
 from moorage.laboratory.compare.changed_fields import changed_fields, field_at_fault
+from moorage.laboratory.compare.input_digest import input_digest
 from moorage.laboratory.compare.moved_pods import NodePlaces, moved_metrics, new_pending, new_pending_metric
 from moorage.laboratory.compare.paired_metrics import compare_pairs, paired_metrics
-from moorage.laboratory.compare.run_inputs import input_digest
 from moorage.laboratory.compare.run_metrics import MeasureSetting, RunMeter
 from moorage.laboratory.compare.typical_mix import typical_mix
 from moorage.report import gate_outputs

@@ -17,7 +17,7 @@ from moorage.interfaces.cli.questions.question_options import (
 )
 from moorage.interfaces.cli.terminal import Progress
 from moorage.laboratory.cluster import Cluster
-from moorage.laboratory.drain.drain_question import cordon_report
+from moorage.laboratory.drain.cordon_question import cordon_report
 from moorage.laboratory.survive.survival_question import SurvivalAsked, failure_report, nodes_of_zone, survival_report
 from moorage.laboratory.sweeps.jobs import usable_cpus
 from moorage.report.survival_report import Survival

@@ -21,8 +21,6 @@ from moorage.laboratory.plan.node_types import read_types
 from moorage.laboratory.rightsize.rightsize_question import RightsizeOptions, rightsize_report
 from moorage.simulator.descheduler.policy import policy_in, read_descheduler_policy
 
-# -- deschedule --------------------------------------------------------------------------------------------------------
-
 #: The kinds to read for a policy of the input, and the time from cycle to cycle if nothing gives one.
 _CONFIG_MAPS: Final = ("configmaps.v1.",)
 _INTERVAL_S: Final = 300.0

@@ -43,9 +43,10 @@ from moorage.interfaces.cli.cluster_files import (
     simulation_options,
     warn_of,
 )
+from moorage.interfaces.cli.given_back_memory import collect_seldom, leave_memory_at_exit
 from moorage.interfaces.cli.live_reading import ClusterToRead, read_live
 from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED, end_by_sigterm
-from moorage.interfaces.cli.terminal import Progress, bare, collect_seldom, leave_memory_at_exit, output_style, print_styled
+from moorage.interfaces.cli.terminal import Progress, bare, output_style, print_styled
 from moorage.laboratory.budget import TimeBudget, usual_limit_s
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.edit.edits import parse_edit
@@ -153,7 +154,7 @@ class Asked:
 
     @cached_property
     def _digest(self) -> str:
-        from moorage.laboratory.compare.run_inputs import input_digest  # imports what compares
+        from moorage.laboratory.compare.input_digest import input_digest
 
         return input_digest(self.given)
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 
-# -- node arguments ----------------------------------------------------------------------------------------------------
-
 #: Seconds between two messages.
 _EVERY_S: Final = 0.2
 

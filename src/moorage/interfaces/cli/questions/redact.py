@@ -19,13 +19,14 @@ from moorage.basis.inputs.components import COMPANION_KINDS
 from moorage.basis.inputs.simulated_kinds import list_parts
 from moorage.basis.printable import counted
 from moorage.interfaces.cli import cluster_files
+from moorage.interfaces.cli.given_back_memory import collect_seldom
 from moorage.interfaces.cli.main import OK, PENDING
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.dump import write_parts
-from moorage.interfaces.cli.terminal import Progress, collect_seldom, say
+from moorage.interfaces.cli.terminal import Progress, say
 from moorage.laboratory.cluster_objects import read_given
 from moorage.laboratory.redact.redaction import Redacted, read_configuration, redact_cluster
-from moorage.laboratory.redact.redaction_tokens import RedactionCheck, check_redacted
+from moorage.laboratory.redact.redaction_check import RedactionCheck, check_redacted
 from moorage.simulator.simulate import Options, load_options
 
 #: The values of scheduler options that this command does not offer.

@@ -16,7 +16,7 @@ from moorage.interfaces.cli.live_reading import served_kinds
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.question import open_question, print_answer
 from moorage.interfaces.cli.terminal import Progress
-from moorage.laboratory.compare.measured_run import frames_of_run
+from moorage.laboratory.compare.run_frames import frames_of_run
 from moorage.laboratory.compare.run_inputs import input_of_runs
 from moorage.laboratory.overview import OverviewSetting, overview_of
 from moorage.report.overview import overview_csv, overview_summary

@@ -17,6 +17,7 @@ from moorage.api.gc_pause import frozen_after_pauses
 from moorage.basis.recording.log_reader import ClusterLog, is_log, parse_moment
 from moorage.core.cycle.decision import Decision
 from moorage.interfaces.cli import cluster_files
+from moorage.interfaces.cli.given_back_memory import collect_seldom, leave_memory_at_exit
 from moorage.interfaces.cli.main import OK, PENDING
 from moorage.interfaces.cli.option_tables import (
     described,
@@ -27,7 +28,7 @@ from moorage.interfaces.cli.questions.question_options import (
     refuse_unmatched,
 )
 from moorage.interfaces.cli.questions.simulate_kueue import kinds_of_queues, queued, run_queued
-from moorage.interfaces.cli.terminal import Progress, collect_seldom, leave_memory_at_exit, output_style, print_styled
+from moorage.interfaces.cli.terminal import Progress, output_style, print_styled
 from moorage.report.comparison import gates_text
 from moorage.report.exports import as_open_metrics, as_trace
 from moorage.report.narrowing import Narrowing

@@ -10,10 +10,11 @@ from typing import Any
 
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import simulation_options
+from moorage.interfaces.cli.given_back_memory import collect_seldom
 from moorage.interfaces.cli.main import ERROR, INTERRUPTED, OK, UNDECIDED
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.question import budget_of, ended_by_interrupt, open_question, print_document
-from moorage.interfaces.cli.terminal import Progress, collect_seldom, output_style, print_styled, say
+from moorage.interfaces.cli.terminal import Progress, output_style, print_styled, say
 from moorage.laboratory.job_frames import write_frame
 from moorage.laboratory.sweeps.cluster_grid import read_grid
 from moorage.laboratory.sweeps.jobs import dask_executor

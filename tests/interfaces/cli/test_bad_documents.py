@@ -41,6 +41,7 @@ SINCE = {
 }
 GONE = f'was removed in version "{GROUP}/v1beta2" (KubeSchedulerConfiguration is version "{GROUP}/v1beta2")'
 NEVER = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{GROUP}/v1")'
+WHERE_NOT = '"NodeName": plugin "NodeName" does not extend ScorePlugin plugin; it runs at filter, preFilter'
 BAD = {  # the document, its fault
     "unknown predicate": (
         policy(predicates=[{"name": "PodFitsPort"}]),
@@ -128,7 +129,7 @@ BAD = {  # the document, its fault
     ),
     "a plugin where it does not run": (
         scored("v1", "NodeName"),
-        f'{PLACE}[0]: Invalid value: "NodeName": plugin "NodeName" does not extend ScorePlugin plugin; it runs at filter',
+        f"{PLACE}[0]: Invalid value: {WHERE_NOT}",
     ),
 }  # fmt: skip
 

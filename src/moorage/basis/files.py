@@ -11,7 +11,6 @@ import grp
 import os
 import pwd
 import re
-import secrets
 import select
 import stat
 import time
@@ -274,7 +273,7 @@ def replacing(path: Path, mode: int = 0o600, *, lasting: bool = True) -> Iterato
 
     Raises  OSError
     """
-    fresh = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+    fresh = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}")
     try:
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             yield file

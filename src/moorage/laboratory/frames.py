@@ -6,7 +6,6 @@ pandas and polars are imported by ``to_pandas`` and ``to_polars`` alone.
 from __future__ import annotations
 
 import csv
-import html
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -59,6 +58,8 @@ class ColumnFrame:
 
     def _repr_html_(self) -> str:
         """Return the first rows as a table, for a notebook."""
+        import html  # its table of names takes milliseconds to load, and few answers are shown in a notebook
+
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self._columns)
         shown = [[str(column[at]) for column in self._columns.values()] for at in range(min(self._length, _SHOWN))]
         rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in shown]

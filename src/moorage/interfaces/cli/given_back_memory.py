@@ -10,7 +10,6 @@ and makes glibc return what is free.
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import ctypes
 import gc
@@ -50,6 +49,8 @@ async def give_back_memory(every_s: float = GIVE_BACK_S) -> None:
 
     Old objects are searched every tenth time: that takes some 0.1 s for each million of objects.
     """
+    import asyncio  # a tenth of the time in which a command starts; only servers give back memory
+
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):  # another C library
@@ -64,6 +65,8 @@ async def give_back_memory(every_s: float = GIVE_BACK_S) -> None:
 @asynccontextmanager
 async def giving_back_memory() -> AsyncIterator[None]:
     """Give back memory while the block runs."""
+    import asyncio
+
     giving = asyncio.create_task(give_back_memory(), name="give back memory")
     try:
         yield

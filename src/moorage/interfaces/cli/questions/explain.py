@@ -18,7 +18,6 @@ from msgspec.structs import replace as with_fields
 from moorage.basis.printable import close_to, counted, one_line
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, project_setting, read_file
-from moorage.interfaces.cli.live_reading import BEGUN, ClusterToRead
 from moorage.interfaces.cli.option_tables import described
 from moorage.interfaces.cli.questions.explain_autoscaled import autoscaler_answers, kinds_of_autoscaler, names_nodes
 from moorage.interfaces.cli.questions.question import Asked, exit_status, open_question, print_answers, text_of_answer
@@ -200,7 +199,11 @@ def explain(**given: Any) -> int:
     given = before_binding(given)
     of_nodes, jobs_named = names_nodes(given), kinds_of_jobs(given["pods"])
     kinds = (*(jobs_named or queue_kinds(given)), *kinds_of_autoscaler(given))
-    begun = BEGUN.get(ClusterToRead(given["kubeconfig"], given["context"]))
+    begun = None
+    if given["live"]:
+        from moorage.interfaces.cli.live_reading import BEGUN, ClusterToRead  # a client, which files need not load
+
+        begun = BEGUN.get(ClusterToRead(given["kubeconfig"], given["context"]))
     with Progress.of(given) as progress, open_question(given, progress, kinds) as asked:
         progress.say("explaining …")
         jobs = (explain_groups(given, asked) or explain_jobs(given, asked)) if jobs_named else explain_waiting(given, asked)

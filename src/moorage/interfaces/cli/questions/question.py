@@ -44,7 +44,6 @@ from moorage.interfaces.cli.cluster_files import (
     warn_of,
 )
 from moorage.interfaces.cli.given_back_memory import collect_seldom, leave_memory_at_exit
-from moorage.interfaces.cli.live_reading import ClusterToRead, read_live
 from moorage.interfaces.cli.main import INTERRUPTED, OK, PENDING, UNDECIDED, end_by_sigterm
 from moorage.interfaces.cli.terminal import Progress, bare, output_style, print_styled
 from moorage.laboratory.budget import TimeBudget, usual_limit_s
@@ -255,6 +254,8 @@ def _read_input(given: Mapping[str, Any], custom: tuple[str, ...], progress: Pro
     read = read_cluster(paths_of(given), given["recursive"], custom, rules_of(given), progress) if given["paths"] else None
     progress.say("reading the live cluster …")
     # A custom plugin may read fields that the cache leaves out.
+    from moorage.interfaces.cli.live_reading import ClusterToRead, read_live  # a client, which files need not load
+
     source = ClusterToRead(given["kubeconfig"], given["context"], custom, is_kept=not (custom or given["plugins"]))
     live = read_once(source, lambda: read_live(source), lambda key: isinstance(key, ClusterToRead) and key[:2] == source[:2])
     warn_of(live)

@@ -56,6 +56,34 @@ def test_reads_every_page_and_says_what_is_missing():
     assert ("/apis/storage.k8s.io/v1/csinodes", {"limit": "500"}) in server.asked
 
 
+RARE = {"podgroups", "compositepodgroups", "devicetaintrules", "resourceclaims", "resourceslices", "deviceclasses"}
+REFERS = {
+    "no pod refers to one": ({}, set()),
+    "a pod of a group": ({"schedulingGroup": {"podGroupName": "g"}}, {"podgroups"}),
+    "a pod with a claim": (
+        {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+        {"resourceclaims", "resourceslices", "deviceclasses"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "said"), REFERS.values(), ids=REFERS)
+def test_says_that_a_rare_kind_is_not_served_only_where_a_pod_refers_to_it(spec, said):
+    pod = {"metadata": {"name": "p", "namespace": "a"}, "spec": spec}
+    server = Server({"/api/v1/nodes": ("Node", [[NODE]]), "/api/v1/pods": ("Pod", [[pod]])})
+    texts = [text for text in server.read().report.notes if text.endswith(" were not read: not served")]
+    kinds = {text.partition(" ")[0] for text in texts}
+    assert kinds & RARE == said
+    assert {"services", "deployments", "csinodes"} <= kinds
+
+
+def test_says_that_a_rare_kind_is_forbidden():
+    lists = {"/api/v1/nodes": ("Node", [[NODE]]), "/api/v1/pods": ("Pod", [[]])}
+    group = "/apis/scheduling.k8s.io"
+    server = Server(lists, [f"{group}/{version}/podgroups" for version in ("v1alpha2", "v1alpha3", "v1beta1")])
+    assert "podgroups were not read: forbidden" in server.read().report.notes
+
+
 def test_a_list_whose_pages_always_expire_is_read_at_once():
     class Busy(Server):
         async def get(self, path, params):

@@ -16,6 +16,7 @@ from moorage.api.custom_objects import CustomKind, CustomObject, guess_plural, r
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.documents.object_fields import generated_name, stable_uid
+from moorage.api.kinds import KINDS
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.api.storage import (
     CSIDriver,
@@ -172,6 +173,10 @@ class _Name(NamedTuple):
 DUMP_RECORD: Final = _Name("moorage.dev/v1", "DumpRecord")
 
 
+NOT_SERVED: Final = "not served"
+_DEVICES: Final = "resource.k8s.io"
+
+
 class UnreadKind(Struct, frozen=True, omit_defaults=True):
     """A kind, by its plural, that was not read: ``forbidden`` or ``not served``; or ``objects`` of it are ``unreadable``."""
 
@@ -183,6 +188,25 @@ class UnreadKind(Struct, frozen=True, omit_defaults=True):
         return f"{f'{self.objects} ' if self.objects else ''}{self.kind} were not read: {self.why}"
 
 
+#: Kinds that many clusters do not serve: with a feature gate or a --runtime-config only, or only in newer releases.
+_RARE: Final = frozenset(kind.resource for kind in KINDS if kind.gate or kind.group == _DEVICES)
+
+
+def unread_notes(missing: Iterable[UnreadKind], pods: Iterable[Pod]) -> list[str]:
+    """Return a sentence for each kind that was not read.
+
+    A kind that ordinary clusters do not serve has none, unless one of the pods refers to its objects.
+    """
+    missing = list(missing)
+    if not missing:
+        return []
+    needed: set[str] = set()
+    for pod in pods:
+        needed |= {"podgroups"} if pod.spec.scheduling_group is not None else set()
+        needed |= {"resourceclaims", "resourceslices", "deviceclasses"} if pod.spec.resource_claims else set()
+    return [str(one) for one in missing if one.why != NOT_SERVED or one.kind not in _RARE - needed]
+
+
 class DumpRecord(Struct, frozen=True, rename="camel"):
     """How a dump was taken."""
 
@@ -192,12 +216,12 @@ class DumpRecord(Struct, frozen=True, rename="camel"):
     server_version: str = ""
     not_read: tuple[UnreadKind, ...] = ()
 
-    def notes(self) -> list[str]:
-        """Return notes for the user of the dump, one sentence a line."""
+    def notes(self, pods: Iterable[Pod]) -> list[str]:
+        """Return notes for the user of the dump, one sentence a line. ``pods`` are those in the dump."""
         where = f"taken from {self.server}" if self.server else "taken"
         return [
             *([f"{where} at {self.taken_at}"] if self.taken_at else []),
-            *map(str, self.not_read),
+            *unread_notes(self.not_read, pods),
         ]
 
 

@@ -571,7 +571,8 @@ class _Reader:
         counts = Counter(one.kind for one in self.custom_objects.values())
         read += tuple(counts.items())
         implied = self._add_implied_namespaces()
-        notes = [*(note for record in self.records for note in record.notes()), *self.fields.notes()]
+        pods = [pod for pod in self.objects["pods"].values() if isinstance(pod, Pod)] if self.records else []
+        notes = [*(note for record in self.records for note in record.notes(pods)), *self.fields.notes()]
         left_out = tuple(self._left_out_notes())
         notes += left_out
         taken_at = next((record.taken_at for record in self.records), "")

@@ -57,7 +57,7 @@ def log(tmp_path: Path) -> Path:
     writer = LogWriter(directory)
     start, later = parse_moment("14:00", FIRST, LAST), parse_moment("14:10", FIRST, LAST)
     snapshot = writer.begin_snapshot(start)
-    mark = Mark(start, STARTED, {"server": "https://c1", "version": "v1.36.2", "unserved": ["podgroups"]})
+    mark = Mark(start, STARTED, {"server": "https://c1", "version": "v1.36.2", "unserved": ["podgroups", "csinodes"]})
     snapshot.add([mark, Put(start, "Node", "n1", "5", node("n1"))])
     snapshot.finish()
     writer.append(mark)
@@ -71,7 +71,8 @@ def test_a_log_is_input_like_a_dump(log: Path) -> None:
     assert [(one.name, one.metadata.resource_version) for one in found.nodes] == [("n1", "5"), ("n2", "6")]
     assert found.report.taken_at == "2026-11-24T14:10:00Z"
     assert found.report.server_version == "v1.36.2"
-    assert "podgroups were not read: not served" in found.report.notes
+    assert "csinodes were not read: not served" in found.report.notes
+    assert not any("podgroups" in note for note in found.report.notes)
     earlier = read((f"{log}@14:05",), False)
     assert [one.name for one in earlier.nodes] == ["n1"]
     assert earlier.report.taken_at == "2026-11-24T14:05:00Z"

@@ -31,7 +31,7 @@ from moorage.basis.inputs.served_companions import Get, served_companions
 from moorage.basis.inputs.simulated_kinds import KINDS
 from moorage.basis.printable import one_line
 from moorage.errors import UNREACHABLE, ClusterError, InputError
-from moorage.simulator.cluster_input import ClusterInput, UnreadKind
+from moorage.simulator.cluster_input import NOT_SERVED, ClusterInput, UnreadKind, unread_notes
 from moorage.simulator.cluster_reader import LeavesOut, ReadRules, read_sources
 
 #: How the objects of an API server are read: one that cannot be does not keep the others from being read.
@@ -131,7 +131,7 @@ class Pages:
         taken_at = began.isoformat(timespec="seconds")
         kinds = dict.fromkeys((*custom, *self.companions, *FILES))
         read = read_sources(self.files, validated=False, custom=kinds, rules=SERVED, known=known)
-        notes = (f"taken from {server} at {taken_at}", *map(str, self.missing), *read.report.notes)
+        notes = (f"taken from {server} at {taken_at}", *unread_notes(self.missing, read.pods), *read.report.notes)
         return replace(read, report=replace(read.report, notes=notes, taken_at=taken_at, server_version=self.version))
 
 
@@ -210,8 +210,8 @@ async def _read_collection(get: Get, collection: _Collection) -> tuple[list[Inpu
                 continue
             if collection.plural in _NEEDED or error.status not in {403, 404}:
                 raise
-            return [], "not served" if error.status == 404 else "forbidden"
-    return [], "not served"
+            return [], NOT_SERVED if error.status == 404 else "forbidden"
+    return [], NOT_SERVED
 
 
 def _collections() -> Iterable[_Collection]:

@@ -1,7 +1,11 @@
 """What `moorage up` is given: its flags and their page, and what files become in its store."""
 
 import json
+import re
 import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -224,6 +228,21 @@ def test_a_short_start_is_reported(moorage, tmp_path):
     ran = moorage("up", "--nodes", "1", "--home", tmp_path, "--for", "1ms")
     assert (ran.status, ran.err) == (0, "")
     assert ran.out.startswith("A cluster of 1 node with a scheduler is up on https://127.0.0.1:")
+
+
+@pytest.mark.slow
+def test_the_start_counts_from_that_of_the_command(tmp_path):
+    """Loading the command takes most of a start, and the user waits for it."""
+    command = [sys.executable, "-m", "moorage", "up", "--nodes", "1", "--home", str(tmp_path), "--for", "1ms"]
+    began = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        waited_s = time.monotonic() - began
+        process.stdout.read()
+    found = re.search(r"after ([0-9.]+)s\.$", line.strip())
+    assert found is not None, line
+    assert 0.5 * waited_s - 0.1 < float(found[1]) < waited_s + 0.1
 
 
 def test_a_cluster_starts_with_configured_admission(moorage, tmp_path):

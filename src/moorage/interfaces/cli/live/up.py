@@ -44,6 +44,7 @@ from moorage.framework.mistakes import mistakes_in
 from moorage.framework.plugin_runner import failure_text
 from moorage.framework.profile import Profile
 from moorage.framework.registry import load
+from moorage.interfaces.cli import BEGAN_S
 from moorage.interfaces.cli.cluster_files import STDIN, release_of_files
 from moorage.interfaces.cli.given_back_memory import collect_seldom, giving_back_memory
 from moorage.interfaces.cli.live.embedded_cluster import BuiltScheduler, Embedded, Ready
@@ -194,7 +195,6 @@ def report_if_slow(what: str, report: Callable[[str], None], patience_s: float =
 @described("up")
 def up(**given: Any) -> int:
     """Run ``moorage up``."""
-    began = time.monotonic()
     stdin: BinaryIO = sys.stdin.buffer
     if given["emulate"] == AUTO:
         given["emulate"], stdin = _release_of_files(given, stdin)
@@ -238,7 +238,7 @@ def up(**given: Any) -> int:
             scheduler,
             given["port"],
             _report,
-            lambda ready: _print_ready(ready, given, address, time.monotonic() - began, site),
+            lambda ready: _print_ready(ready, given, address, time.monotonic() - BEGAN_S, site),
             extenders,
             address,
             site,

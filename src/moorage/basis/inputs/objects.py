@@ -8,7 +8,7 @@ documents, and input with errors. Lists may contain lists, up to a limit.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from json import JSONDecoder
@@ -171,7 +171,7 @@ def plain_object(found: FoundObject) -> dict[str, Any]:
     return tree if isinstance(tree, dict) else {}
 
 
-def is_printed(tree: dict[str, Any]) -> bool:
+def is_printed(tree: Mapping[str, Any]) -> bool:
     """Return True for an object that an API server printed."""
     metadata = tree.get("metadata")
     return isinstance(metadata, dict) and bool(metadata.get("uid")) and bool(metadata.get("creationTimestamp"))

@@ -299,3 +299,15 @@ _FAULTS: dict[str, tuple[Any, str]] = {
 def test_a_fault_of_a_pool_names_its_place(spec: Any, told: str) -> None:
     with pytest.raises(InputError, match=told.replace("(", r"\(")):
         read_node_pools([{"kind": "NodePool", "metadata": {"name": "a"}, "spec": spec}])
+
+
+@pytest.mark.parametrize(("spec", "told"), _FAULTS.values(), ids=_FAULTS)
+def test_a_pool_of_a_cluster_that_is_not_valid_is_not_ready(spec: Any, told: str) -> None:
+    printed = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    sound = {"kind": "NodePool", "metadata": {"name": "b"}, "spec": {}}
+    pools = {
+        pool.name: pool
+        for pool in read_node_pools([{"kind": "NodePool", "metadata": {"name": "a", **printed}, "spec": spec}, sound])
+    }
+    assert [pools["a"].ready, pools["b"].ready] == [False, True]
+    assert told in pools["a"].notes[0]

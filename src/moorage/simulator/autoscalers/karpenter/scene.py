@@ -23,6 +23,7 @@ from moorage.api.node_selectors import find_untolerated
 from moorage.api.pod_requests import amount
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import DaemonSet
+from moorage.basis.inputs.objects import is_printed
 from moorage.errors import InputError
 from moorage.rules.volumes.bindings import BIND_COMPLETED
 from moorage.simulator.autoscalers import key_requirements as keys
@@ -141,10 +142,12 @@ class ProvisioningPool:
 def read_node_pools(documents: Sequence[Mapping[str, Any]]) -> list[ProvisioningPool]:
     """Return the NodePools among documents in the order in which they are tried; not those that are being deleted.
 
-    Raises  InputError that names the field
+    One that an API server printed and that is not valid is never ready, as Karpenter's own validation of it fails.
+
+    Raises  InputError that names the field of one that someone wrote
     """
     found = [
-        _pool(document) for document in documents
+        _valid_pool(document) for document in documents
         if document.get("kind") == "NodePool" and not part(document, "metadata").get("deletionTimestamp")
     ]  # fmt: skip
     return sorted(found, key=lambda pool: (pool.weight, pool.name), reverse=True)
@@ -160,6 +163,16 @@ def part(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 def conditions_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the conditions of an object by type."""
     return {str(one_.get("type")): one_ for one_ in part(document, "status").get("conditions") or ()}
+
+
+def _valid_pool(document: Mapping[str, Any]) -> ProvisioningPool:
+    try:
+        return _pool(document)
+    except InputError as error:
+        if not is_printed(document):
+            raise
+        name = str(part(document, "metadata").get("name", ""))
+        return ProvisioningPool(name, {}, ready=False, notes=(f'a valid NodePool "{name}": {error}',))
 
 
 def _pool(document: Mapping[str, Any]) -> ProvisioningPool:

@@ -1,5 +1,6 @@
 """Which nodes to buy: closed forms, brute force over sets of nodes, and a fresh run of the engine on the changed input."""
 
+import ctypes
 from itertools import product
 from pathlib import Path
 
@@ -291,3 +292,77 @@ def test_offerings_are_types_with_their_zones_and_capacity_types():
     wanted = pod("p", "3", nodeSelector={"karpenter.sh/capacity-type": "on-demand"})
     plan = moorage.Cluster.from_objects(wanted).plan(path)
     assert plan.nodes == {"c5.xlarge-on-demand": 1}
+
+
+def holds(pods_left, rooms):
+    """Return whether pods of these sizes find places in rooms, by trying every room for each pod."""
+    if not pods_left:
+        return True
+    first, *others = pods_left
+    for at in {room: at for at, room in enumerate(rooms) if room >= first}.values():
+        if holds(others, [*rooms[:at], rooms[at] - first, *rooms[at + 1 :]]):
+            return True
+    return False
+
+
+def packed(found, types):
+    """Return the rooms of the nodes of a printed packing."""
+    sizes = {one["name"]: quarters(one["node"]["status"]["allocatable"]["cpu"]) for one in types}
+    return [sizes[name] for name, count in found.packing.nodes.items() for _ in range(count)]
+
+
+def quarters(cpu):
+    return int(cpu.removesuffix("m")) // 250 if cpu.endswith("m") else int(cpu) * 4
+
+
+def fragmented(used, sizes):
+    """Return nodes of 4 cpu of which so many quarters are used, and pending pods of these sizes."""
+    running = [pod(f"u{at}", cpu=f"{250 * some}m", on=f"n{at}") for at, some in enumerate(used) if some]
+    waiting = [pod(f"w{at}", cpu=f"{250 * some}m") for at, some in enumerate(sizes)]
+    return [*(node(f"n{at}", cpu="4") for at in range(len(used))), *running, *waiting]
+
+
+def test_a_packing_has_a_place_for_every_pod():
+    """The free cpu of three nodes is 4, 2 and 3, which takes 5 pods of 1.5 cpu and not 6."""
+    types = [kind("small", price=0.1, pods=110), kind("big", cpu=16, memory="64Gi", price=0.35, pods=110)]
+    found = plan(cluster_of(*fragmented([0, 8, 4], [6] * 12)), types)
+    assert (found.lower_bound, found.cost, found.nodes) == (0.3, 0.35, {"big": 1})
+    assert (found.packing.nodes, found.packing.cost) == ({"big": 1}, 0.35)
+    assert "Cost of placing one pod after the other" not in found.text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", [True, False])
+@settings(max_examples=8, deadline=None)
+@given(
+    used=st.lists(st.integers(0, 15), max_size=4), sizes=st.lists(st.sampled_from([3, 5, 6, 7]), min_size=1, max_size=9)
+)  # fmt: skip
+def test_every_packing_has_a_place_for_every_pod(solver, used, sizes):
+    types = [kind("small", price=0.1), kind("big", cpu=16, memory="64Gi", price=0.35, pods=40)]
+    with pytest.MonkeyPatch.context() as patch:
+        if not solver:
+            patch.setattr(linear_programs, "_highs", lambda: None)
+        found = plan(cluster_of(*fragmented(used, sizes)), types)
+    assert found.status in {"optimal", "gap"}
+    if found.packing is not None:
+        assert holds(sorted(sizes, reverse=True), [*(16 - some for some in used), *packed(found, types)])
+        assert found.lower_bound - 1e-9 <= found.packing.cost <= found.cost + 1e-9
+
+
+def test_the_solver_prints_nothing(monkeypatch, capfd):
+    """A solver that prints from C while it is made, as HiGHS 1.16 does, is not heard; what was printed before is."""
+    highspy = pytest.importorskip("highspy")
+    puts = ctypes.CDLL(None).puts
+
+    class Loud(highspy.Highs):
+        def __init__(self):
+            puts(b"Running HiGHS")
+            super().__init__()
+
+    monkeypatch.setattr(highspy, "Highs", Loud)
+    puts(b"before")
+    objects = fragmented([0, 8, 4], [6] * 12)
+    assert plan(cluster_of(*objects), [kind("small", price=0.1), kind("big", cpu=16, price=0.35)]).cost
+    puts(b"after")
+    ctypes.CDLL(None).fflush(None)
+    assert capfd.readouterr() == ("before\nafter\n", "")

@@ -21,7 +21,7 @@ from moorage.laboratory.budget import TimeBudget, silent
 from moorage.laboratory.change.change_requests import ChangeRequests
 from moorage.laboratory.plan.node_types import ZONE, NodeType, Offer, TypeLimit, limits_of, offers_of_types, policies_of
 from moorage.laboratory.plan.plan_bound import CostBound, cost_bound, has_solver, least_count
-from moorage.laboratory.plan.plan_packing import NodePacking, best_offer, pack_nodes
+from moorage.laboratory.plan.plan_packing import NodePacking, best_offer, pack_nodes, real_packing
 from moorage.laboratory.plan.plan_problem import PlanProblem, state_problem
 from moorage.laboratory.plan.plan_trials import ORDERS, NodeTrials
 from moorage.laboratory.trial.asked_cluster import AskedCluster
@@ -126,7 +126,9 @@ class _Planning:
             assumptions=tuple(self._assumptions()), status=self._status(bound, found, in_time=in_time),
         )  # fmt: skip
         fields = self._found(found, bound, search)
-        fields |= {} if packing is None else {"packing": self._set(packing.counts, search), "packing_proven": packing.proven}
+        real = None if packing is None else real_packing(self.problem, self.prices, self.time.part(_PACKING), packing)
+        if real is not None and (found.left or real.cost <= found.cost + _EPSILON):  # else the verified set packs better
+            fields |= {"packing": self._set(real.counts, search), "packing_proven": real.proven}
         proof = Proof("bound" if fields.get("gap") == 0 else "exhaustive" if found.least else "run")
         others = search.spread
         runs, probes = (
@@ -267,6 +269,7 @@ def _without(problem: PlanProblem, shapes: Sequence[int]) -> PlanProblem:
         room=tuple(problem.room[o] for o in offers),
         fits=tuple(tuple(problem.fits[o][s] for s in kept) for o in offers),
         held=tuple(with_fields(one, fits=tuple(one.fits[s] for s in kept)) for one in problem.held),
+        existing=tuple(with_fields(one, fits=tuple(one.fits[s] for s in kept)) for one in problem.existing),
     )
 
 

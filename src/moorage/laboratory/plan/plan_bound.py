@@ -7,9 +7,12 @@ those for single resources.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
@@ -36,6 +39,26 @@ def _highs() -> Any:
 def has_solver() -> bool:
     """Return True if programs can be solved."""
     return _highs() is not None
+
+
+@contextmanager
+def _c_output_off() -> Iterator[None]:
+    """Discard what C code prints meanwhile: since 1.16, the constructor of HiGHS prints a banner, before any option is set."""
+    flush = ctypes.CDLL(None).fflush
+    flush(None)
+    try:
+        kept = os.dup(1)
+    except OSError:  # standard output is closed
+        yield
+        return
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    try:
+        yield
+        flush(None)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +105,8 @@ class LinearProgram:
         ``relaxed``: whole columns may have fractions.
         """
         highs = _highs()
-        solver = highs.Highs()
+        with _c_output_off():
+            solver = highs.Highs()
         for name, value in (
             ("output_flag", False), ("threads", 1), ("random_seed", 1), ("time_limit", max(0.1, budget.left_s)),
             ("mip_rel_gap", 1e-9), ("mip_abs_gap", 1e-9),
@@ -185,17 +209,21 @@ def add_limits(program: LinearProgram, problem: PlanProblem, columns: Sequence[t
     ]
 
 
-def add_existing_nodes(program: LinearProgram, problem: PlanProblem, placed: list[dict[int, float]]) -> None:
-    """Add columns and rows for the pods of each shape that existing nodes can take."""
-    for held in problem.held:
-        _add_room(program, problem, placed, held.fits, held.free, nodes=held.nodes)
+def add_existing_nodes(
+    program: LinearProgram, problem: PlanProblem, placed: list[dict[int, float]]
+) -> list[dict[int, int]]:  # fmt: skip
+    """Add columns and rows for the pods of each shape that existing nodes can take; return the columns by shape."""
+    return [_add_room(program, problem, placed, held.fits, held.free, nodes=held.nodes) for held in problem.held]
 
 
 def _add_room(
     program: LinearProgram, problem: PlanProblem, placed: list[dict[int, float]], fits: Sequence[bool],
     room: Mapping[str, int], bought: int | None = None, nodes: int = 0,
-) -> None:  # fmt: skip
-    """Add a column for the pods of each shape that fits, and rows for their room: of ``nodes``, or of each node ``bought``."""
+) -> dict[int, int]:  # fmt: skip
+    """Add a column for the pods of each shape that fits, and rows for their room: of ``nodes``, or of each node ``bought``.
+
+    Return the columns by shape.
+    """
 
     def limited(entries: Mapping[int, float], amount: float) -> None:
         if bought is None:
@@ -214,6 +242,7 @@ def _add_room(
         entries = {column: need / scale for column, need in used.items() if need}
         if entries:
             limited(entries, room.get(name, 0) / scale)
+    return pods
 
 
 def _resource_bound(problem: PlanProblem, prices: Sequence[float]) -> float:

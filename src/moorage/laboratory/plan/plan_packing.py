@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from moorage.laboratory.budget import TimeBudget
@@ -18,25 +18,56 @@ from moorage.laboratory.plan.plan_problem import PlanProblem
 
 _ROUNDS: Final = 80
 _TINY: Final = 1e-7
+#: Up to how many places for shapes on existing nodes the integer program has a column for each.
+_MOST_PLACES: Final = 4_000
 #: The pods of each shape on one node.
 Pattern = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NodePacking:
-    """The nodes of a packing by offer, and their cost. ``proven``: no packing of these pods costs less."""
+    """The nodes of a packing by offer, and their cost.
+
+    ``proven``  no packing of these pods costs less
+    ``kept``    for each of the problem's existing nodes, or groups of them, the pods of each shape that it takes
+    """
 
     counts: tuple[int, ...]
     cost: float
     proven: bool = False
+    kept: tuple[Pattern, ...] = ()
 
 
 def pack_nodes(problem: PlanProblem, prices: Sequence[float], time: TimeBudget) -> NodePacking | None:
-    """Return a packing; None if none was found within the limits of the types."""
+    """Return a packing in which existing nodes take what their summed room allows; None if none was found within the limits.
+
+    It is where a search starts: see ``real_packing`` for one whose pods all have a place.
+    """
     greedy = _greedy(problem, prices)
     if not has_solver():
         return greedy
     return _generated(problem, prices, time) or greedy
+
+
+def real_packing(
+    problem: PlanProblem, prices: Sequence[float], time: TimeBudget, found: NodePacking
+) -> NodePacking | None:  # fmt: skip
+    """Return a packing in which every pod has a place on one node, without evictions: ``found``, if it is one.
+
+    Return None if none was found within the limits.
+    """
+    each = replace(problem, held=problem.existing)
+    total = [min(shape.count, sum(pods[s] for pods in found.kept)) for s, shape in enumerate(problem.shapes)]
+    if not any(_after_existing(each, total)):
+        return found
+    greedy = _greedy(each, prices)
+    if not has_solver() or len(each.held) * len(each.shapes) > _MOST_PLACES:
+        return greedy
+    packing = _generated(each, prices, time)
+    exact = packing is not None and all(
+        _holds(each, held.free, pods) for held, pods in zip(each.held, packing.kept, strict=True)
+    )
+    return packing if exact else greedy
 
 
 # -- column generation ------------------------------------------------------------------------------------------------
@@ -47,7 +78,7 @@ def _generated(problem: PlanProblem, prices: Sequence[float], time: TimeBudget) 
     best: Solution | None = None
     complete = False
     for _ in range(_ROUNDS):
-        program, _, covers, limits = _master(problem, prices, columns)
+        program, _, _, covers, limits = _master(problem, prices, columns)
         best = program.solve(time, relaxed=True)
         if best is None or time.is_over():
             break
@@ -66,7 +97,7 @@ def _generated(problem: PlanProblem, prices: Sequence[float], time: TimeBudget) 
             complete = True
             break
         columns += fresh
-    program, used, _, _ = _master(problem, prices, columns)
+    program, used, kept, _, _ = _master(problem, prices, columns)
     whole = program.solve(time)
     if whole is None:
         return None
@@ -75,7 +106,10 @@ def _generated(problem: PlanProblem, prices: Sequence[float], time: TimeBudget) 
         counts[o] += round(whole.values[column])
     cost = sum(price * count for price, count in zip(prices, counts, strict=True))
     proven = complete and best is not None and whole.proven and cost <= best.cost + _TINY
-    return NodePacking(tuple(counts), round(cost, 9), proven)
+    pods = tuple(
+        tuple(round(whole.values[places[s]]) if s in places else 0 for s in range(len(problem.shapes))) for places in kept
+    )
+    return NodePacking(tuple(counts), round(cost, 9), proven, pods)
 
 
 def _first_columns(problem: PlanProblem) -> list[tuple[int, Pattern]]:
@@ -91,7 +125,7 @@ def _first_columns(problem: PlanProblem) -> list[tuple[int, Pattern]]:
 
 def _master(
     problem: PlanProblem, prices: Sequence[float], columns: Sequence[tuple[int, Pattern]]
-) -> tuple[LinearProgram, list[int], list[int], list[int]]:
+) -> tuple[LinearProgram, list[int], list[dict[int, int]], list[int], list[int]]:
     program = LinearProgram()
     used = [program.column(prices[o], whole=True) for o, _ in columns]
     placed: list[dict[int, float]] = [{} for _ in problem.shapes]
@@ -99,10 +133,10 @@ def _master(
         for s, count in enumerate(pattern):
             if count:
                 placed[s][column] = float(count)
-    add_existing_nodes(program, problem, placed)
+    kept = add_existing_nodes(program, problem, placed)
     covers = [program.row(placed[s], least=float(shape.count)) for s, shape in enumerate(problem.shapes)]
     limits = add_limits(program, problem, [(o, column) for (o, _), column in zip(columns, used, strict=True)])
-    return program, used, covers, limits
+    return program, used, kept, covers, limits
 
 
 def _worthiest(problem: PlanProblem, o: int, worth: Sequence[float], price: float, time: TimeBudget) -> Pattern | None:
@@ -124,14 +158,13 @@ def _worthiest(problem: PlanProblem, o: int, worth: Sequence[float], price: floa
     if found is None or -found.cost <= price + _TINY:
         return None
     pattern = tuple(round(found.values[columns[s]]) if s in columns else 0 for s in range(len(problem.shapes)))
-    return pattern if _holds(problem, o, pattern) else None
+    return pattern if _holds(problem, problem.room[o], pattern) else None
 
 
-def _holds(problem: PlanProblem, o: int, pattern: Pattern) -> bool:
-    """Return True if a node has room for a pattern, in whole numbers."""
+def _holds(problem: PlanProblem, room: Mapping[str, int], pattern: Pattern) -> bool:
+    """Return True if a node with this room has it for a pattern, in whole numbers."""
     return all(
-        sum(count * shape.needs.get(name, 0) for count, shape in zip(pattern, problem.shapes, strict=True))
-        <= problem.room[o].get(name, 0)
+        sum(count * shape.needs.get(name, 0) for count, shape in zip(pattern, problem.shapes, strict=True)) <= room.get(name, 0)
         for name in problem.resources
     )
 
@@ -167,7 +200,8 @@ def _filled(problem: PlanProblem, room: Mapping[str, int], fits: Sequence[bool],
 
 def _greedy(problem: PlanProblem, prices: Sequence[float]) -> NodePacking | None:
     """Buy the node that pods fill best for its price, one after the other, until all pods have a node."""
-    left = _after_existing(problem)
+    kept = _taken_by_existing(problem, [shape.count for shape in problem.shapes])
+    left = [shape.count - sum(pods[s] for pods in kept) for s, shape in enumerate(problem.shapes)]
     counts = [0] * len(problem.offers)
     while any(left):
         found = best_offer(problem, prices, left, counts)
@@ -176,7 +210,7 @@ def _greedy(problem: PlanProblem, prices: Sequence[float]) -> NodePacking | None
         o, pattern = found
         counts[o] += 1
         left = [count - taken for count, taken in zip(left, pattern, strict=True)]
-    return NodePacking(tuple(counts), round(sum(p * n for p, n in zip(prices, counts, strict=True)), 9))
+    return NodePacking(tuple(counts), round(sum(p * n for p, n in zip(prices, counts, strict=True)), 9), kept=kept)
 
 
 def best_offer(
@@ -199,10 +233,16 @@ def best_offer(
     return None if best is None else best[1:]
 
 
-def _after_existing(problem: PlanProblem) -> list[int]:
-    """Return how many pods of each shape are left after existing nodes took as many as their summed room allows."""
-    left = [shape.count for shape in problem.shapes]
+def _taken_by_existing(problem: PlanProblem, wanted: Sequence[int]) -> tuple[Pattern, ...]:
+    """Return how many of the wanted pods of each shape existing nodes take, or groups of them by their summed room."""
+    left, taken = list(wanted), []
     for held in problem.held:
-        taken = _filled(problem, held.free, held.fits, left, held.nodes)
-        left = [count - some for count, some in zip(left, taken, strict=True)]
-    return left
+        taken.append(_filled(problem, held.free, held.fits, left, held.nodes))
+        left = [count - some for count, some in zip(left, taken[-1], strict=True)]
+    return tuple(taken)
+
+
+def _after_existing(problem: PlanProblem, wanted: Sequence[int]) -> list[int]:
+    """Return how many of the wanted pods of each shape the existing nodes leave over."""
+    taken = _taken_by_existing(problem, wanted)
+    return [count - sum(pods[s] for pods in taken) for s, count in enumerate(wanted)]

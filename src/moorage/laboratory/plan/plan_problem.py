@@ -67,6 +67,7 @@ class PlanProblem:
     ``room[o]``     the amounts for pods on an empty node of offer o
     ``fits[o][s]``  whether shape s fits on such a node
     ``held``        the existing nodes. If pods may evict others, the requests of these count as free.
+    ``existing``    each existing node that takes a pod as it is, with its really free amounts
     ``spare``       the really free amounts on all existing nodes, by resource
     ``limits``      of the offers' types
     """
@@ -79,6 +80,7 @@ class PlanProblem:
     misfits: tuple[Misfit, ...] = ()
     spare: Mapping[str, int] = field(default_factory=dict)
     limits: tuple[TypeLimit, ...] = ()
+    existing: tuple[Held, ...] = ()
 
     def counted(self, limit: TypeLimit, counts: Sequence[int]) -> float:
         """Return what nodes of these numbers by offer come to for a limit."""
@@ -125,9 +127,10 @@ def state_problem(
         names = tuple(dict.fromkeys(name for shape in shapes for name in shape.needs))
         opens = [_open(one) for one in judged]
         kept = _merged(probes, rows, opens, shapes, names, simulation)
+        existing = _existing(range(old), opens, names, simulation)
         held, spare = _held(range(old), pods, judged, names, simulation)
         misfits = tuple(_misfits(judged, shapes, probes, rows, opens, held))
-    return PlanProblem(shapes, *kept, held, misfits, spare, limits)
+    return PlanProblem(shapes, *kept, held, misfits, spare, limits, existing)
 
 
 def _renamed(node: Node, taken: set[str]) -> Node:
@@ -180,6 +183,19 @@ def _merged(
     offers = tuple(Offer(one.type, one.pattern, tuple(filter(None, zones[key]))) for key, (one, _) in first.items())
     room = tuple({name: int(free[name][row]) for name in names} for _, row in first.values())
     return offers, room, tuple(key[1] for key in first)
+
+
+def _existing(
+    rows: Sequence[int], opens: Sequence[Any], names: Sequence[str], simulation: SimulatedCluster
+) -> tuple[Held, ...]:  # fmt: skip
+    """Return each existing node that takes a pod of some shape without an eviction, with its free amounts."""
+    free = {name: free_amount(simulation.scheduler.snapshot.nodes, name) for name in names}
+    found = []
+    for row in rows:
+        fits = tuple(bool(one[row]) for one in opens)
+        if any(fits):
+            found.append(Held(1, {name: max(0, int(free[name][row])) for name in names}, fits))
+    return tuple(found)
 
 
 def _held(

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from moorage.api.documents.audit_notes import AuditNotes
 from moorage.api.documents.statuses import bad_request
 
 # Users: a name, groups, a uid and extra fields from the authenticator.
@@ -59,7 +60,8 @@ def is_true(parameter: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
     """A request. ``path`` is percent-encoded as sent; ``media_type`` is the body's. ``raw_query`` has each parameter as
-    often as it was sent, ``query`` once. ``upgrades``: the client asks for another protocol on the connection.
+    often as it was sent, ``query`` once. ``upgrades``: the client asks for another protocol on the connection. ``audit`` gets
+    what the audit log records; None if it records nothing.
     """
 
     method: str
@@ -72,6 +74,7 @@ class HTTPRequest:
     user_agent: str = ""
     raw_query: str = ""
     upgrades: bool = False
+    audit: AuditNotes | None = None
 
     def flag(self, name: str) -> bool:
         """Return a boolean parameter."""

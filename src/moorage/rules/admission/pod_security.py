@@ -1,7 +1,7 @@
 """Pod security admission: labels of a namespace select the level that its pods must have, and what happens to others.
 
-``enforce`` refuses pods, ``warn`` warns about pods and workloads; ``audit`` has no effect without an audit log. A new level
-warns about the pods that the namespace already has.
+``enforce`` refuses pods, ``warn`` warns about pods and workloads, ``audit`` annotates their requests in the audit log. A level
+that becomes stricter warns about the pods that the namespace already has.
 
 Source  pod-security-admission: admission/admission.go, api/helpers.go; kubernetes, plugin/pkg/admission/security/podsecurity
 """
@@ -9,7 +9,7 @@ Source  pod-security-admission: admission/admission.go, api/helpers.go; kubernet
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ from moorage.rules.admission.validation import pod_template
 LABEL: Final = "pod-security.kubernetes.io/"
 LEVELS: Final = ("privileged", "baseline", "restricted")
 MODES: Final = ("enforce", "audit", "warn")
+_ENFORCED: Final = f"{LABEL}enforce-policy"
 #: The version of a level that follows the release of the cluster.
 LATEST: Final = -1
 #: The most pods of a namespace that are checked when its level changes.
@@ -144,24 +145,41 @@ class PodSecurity:
         return not subresource and (kind.native == "Namespace" or kind.native in _WORKLOADS)
 
     def admit(
-        self, kind: ServedKind, labels: Mapping[str, str], user: str, old: Document | None, new: Document
+        self, kind: ServedKind, labels: Mapping[str, str], user: str, old: Document | None, new: Document,
+        annotations: MutableMapping[str, str] | None = None,
     ) -> list[str]:  # fmt: skip
         """Check a pod or a workload in a namespace with these labels, and return warnings. ``user`` makes the request.
 
+        ``annotations`` gets those of the audit log; without it, the level of ``audit`` is not evaluated.
+
         Raises  ApiError 403 for a pod that violates the level that the namespace enforces
         """
+        noted: MutableMapping[str, str] = {} if annotations is None else annotations
         metadata = new["metadata"]
         if metadata.get("namespace") in self.namespaces or user in self.users:
+            noted[f"{LABEL}exempt"] = "namespace" if metadata.get("namespace") in self.namespaces else "user"
             return []
         policy, faults = self.policy_of(labels)
         is_pod = kind.native == "Pod"
-        if not faults and (policy.is_privileged if is_pod else policy.warn.level == "privileged"):
+        if not faults and is_pod and policy.is_privileged:
+            noted[_ENFORCED] = str(SecurityLevel())
+            return []
+        audits = annotations is not None and policy.audit.level != "privileged"
+        if not faults and not is_pod and policy.warn.level == "privileged" and not audits:
             return []
         template = (metadata, new.get("spec") or {}) if is_pod else pod_template(kind, new)
-        if template is None or template[1].get("runtimeClassName") in self.runtime_classes:
+        if template is None or (is_pod and old is not None and not _differs(old.get("spec") or {}, template[1])):
             return []
-        if is_pod and old is not None and not _differs(old.get("spec") or {}, template[1]):
+        if template[1].get("runtimeClassName") in self.runtime_classes:
+            noted[f"{LABEL}exempt"] = "runtimeClass"
             return []
+        if faults:
+            shown = str(faults[0]) if len(faults) == 1 else f"[{', '.join(map(str, faults))}]"
+            noted[f"{LABEL}error"] = f"Failed to parse policy: {shown}"
+        if is_pod:
+            noted[_ENFORCED] = str(policy.enforce)
+        if audits and (why := self._why(policy.audit, *template)):
+            noted[f"{LABEL}audit-violations"] = f"would violate PodSecurity {why}"
         if is_pod and (why := self._why(policy.enforce, *template)):
             raise forbidden("pods", "", metadata.get("name") or "", f"violates PodSecurity {why}")
         why = self._why(policy.warn, *template)

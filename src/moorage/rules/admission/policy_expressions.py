@@ -39,10 +39,11 @@ class PolicyError(Exception):
 
 
 class UnmetRule(NamedTuple):
-    """A validation that is not satisfied, or cannot be evaluated."""
+    """A validation that is not satisfied, or cannot be evaluated; ``index`` is its place in the policy."""
 
     message: str
     reason: str
+    index: int = 0
 
 
 def as_plain(value: Value) -> Any:
@@ -172,7 +173,7 @@ class Expressions:
             for text in (one.get("messageExpression"),)
         ]
         annotations = spec.get("auditAnnotations") or ()
-        self._annotations = [_tried(types, one["valueExpression"], (STRING, NULL)) for one in annotations]
+        self._annotations = [(one["key"], _tried(types, one["valueExpression"], (STRING, NULL))) for one in annotations]
         self._mutations = []
         for one in spec.get("mutations") or ():
             applies = one["patchType"] == "ApplyConfiguration"
@@ -190,27 +191,34 @@ class Expressions:
             yield UnmetRule(str(error), "Invalid")
             return
         evaluation.define(self._variables)
-        for validation, program, message in self._validations:
+        for index, (validation, program, message) in enumerate(self._validations):
             try:
                 if evaluation.value(program) is not True:
                     text = evaluation.message(message) or (validation.get("message") or "").strip()
                     shown = text or f"failed expression: {validation['expression'].strip()}"
-                    yield UnmetRule(shown, validation.get("reason") or "Invalid")
+                    yield UnmetRule(shown, validation.get("reason") or "Invalid", index)
             except PolicyError as error:
                 if not self._ignores_errors:
-                    yield UnmetRule(str(error), "Invalid")
+                    yield UnmetRule(str(error), "Invalid", index)
 
-    def annotation_faults(self, given: Mapping[str, Value]) -> Iterator[str]:
-        """Yield the errors of audit annotations, which refuse a request whatever its binding does with violations."""
+    def annotations(self, given: Mapping[str, Value], *, wanted: bool) -> Iterator[tuple[str, str | PolicyError]]:
+        """Yield the audit annotations of a request: keys and values, or the errors if the policy does not ignore them.
+
+        Errors refuse a request whatever its binding does with violations. Values are not ``wanted`` without an audit log.
+        """
         evaluation = _Evaluation(given)
-        if not self._annotations or self._ignores_errors or not self._may_apply(evaluation):
+        if not self._annotations or (self._ignores_errors and not wanted) or not self._may_apply(evaluation):
             return
         evaluation.define(self._variables)
-        for program in self._annotations:
+        for key, program in self._annotations:
             try:
-                evaluation.value(program)
+                value = evaluation.value(program)
             except PolicyError as error:
-                yield str(error)
+                if not self._ignores_errors:
+                    yield key, error
+                continue
+            if isinstance(value, str) and (shown := value.strip()):
+                yield key, shown
 
     def mutations(self, given: Mapping[str, Value]) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Yield the type of each patch, and a function that returns its content for the object that ``given`` has then.

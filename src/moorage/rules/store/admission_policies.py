@@ -34,6 +34,7 @@ from moorage.rules.store.object_reader import ObjectReader
 from moorage.rules.store.policy_requests import (
     KindName,
     PolicyRequest,
+    annotate,
     kind_name,
     request_for,
     requester,
@@ -50,6 +51,14 @@ _EXEMPT: Final = frozenset((kind.group, kind.resource) for pair in _KINDS.values
 _EXEMPT_GROUPS: Final = frozenset(["authentication.k8s.io", "authorization.k8s.io"])
 _NAMESPACES: Final = served("namespaces")
 _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
+
+
+#: The annotation with the violations of a request, and how many it shows; the longest value of another, in bytes.
+_VIOLATIONS: Final = "validation.policy.admission.k8s.io/validation_failure"
+_MOST_VIOLATIONS: Final = 50
+_LONGEST_ANNOTATION: Final = 10 * 1024
+#: What Go escapes in the strings of JSON.
+_HTML: Final = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
 
 
 #: A policy, a binding, and the number of its parameter.
@@ -158,14 +167,19 @@ class AdmissionPolicies:
         if not self._is_in_force("Validating", request.resource):
             return
         denials: list[ApiError] = []
-        errors = _Errors()
+        errors, audit = _Errors(), _AuditEntries()
         for match in self._matching("Validating", request, errors):
             seen, kind = _seen(request, match.resource)
             for values in self._inputs(seen, match, kind):
                 expressions = self._expressions(match.policy)
                 for failed in expressions.failures(values):
-                    denials += _act(request, match, failed)
-                denials += (_denied(request, match, why, "Invalid") for why in expressions.annotation_faults(values))
+                    denials += _act(request, match, failed, audit)
+                for key, value in expressions.annotations(values, wanted=requester().annotations is not None):
+                    if isinstance(value, str):
+                        audit.annotate(match, key, value)
+                    else:
+                        denials.append(_denied(request, match, str(value), "Invalid"))
+        audit.publish()
         denials += (_denied(request, match, why, "Invalid") for match, why in errors.found)
         if denials:
             raise denials[0]
@@ -478,9 +492,43 @@ class _Errors:
         raise ApiError(403, "Invalid", shown[0], group=group, kind=resource, name=_name_of(request), causes=causes)
 
 
-def _act(request: PolicyRequest, match: _Match, failed: UnmetRule) -> Iterator[ApiError]:
+class _AuditEntries:
+    """What the policies add to the audit log about one request: their annotations, and the violations.
+
+    Source  apiserver, pkg/admission/plugin/policy/validating/dispatcher.go
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[str]] = {}
+        self._violations: list[Document] = []
+
+    def annotate(self, match: _Match, key: str, value: str) -> None:
+        """Add an annotation; those of several bindings or parameters are joined."""
+        value = value.encode()[:_LONGEST_ANNOTATION].decode("utf-8", "ignore")
+        values = self._values.setdefault(f"{match.policy.name}/{key}", [])
+        if value not in values:
+            values.append(value)
+
+    def violated(self, match: _Match, failed: UnmetRule) -> None:
+        self._violations.append({
+            "message": failed.message, "policy": match.policy.name, "binding": match.binding["metadata"]["name"],
+            "expressionIndex": failed.index, "validationActions": match.binding["spec"]["validationActions"],
+        })  # fmt: skip
+
+    def publish(self) -> None:
+        """Annotate the request."""
+        for key, values in self._values.items():
+            annotate(key, ", ".join(values))
+        if self._violations:
+            shown = msgspec.json.encode(self._violations[:_MOST_VIOLATIONS]).decode()
+            annotate(_VIOLATIONS, shown.translate(_HTML))
+
+
+def _act(request: PolicyRequest, match: _Match, failed: UnmetRule, audit: _AuditEntries) -> Iterator[ApiError]:
     """Do what a binding says about a violation; yield the denial, if it denies."""
     actions = match.binding["spec"].get("validationActions") or ()
+    if "Audit" in actions:
+        audit.violated(match, failed)
     if "Warn" in actions:
         name, bound = match.policy.name, match.binding["metadata"]["name"]
         why = f"Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{bound}': {failed.message}"

@@ -11,7 +11,7 @@ Source  apiserver, pkg/admission/plugin/cel/condition.go, CreateAdmissionRequest
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, MutableSequence
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
@@ -31,7 +31,7 @@ class Requester(NamedTuple):
 
     ``options``: the parameters of the request (``fieldManager``, ``dryRun``, ...). ``subresource``: the subresource in the
     path, where it is stored as another one. ``is_collection``: the request names no object. ``is_judged``: policies are for it.
-    ``decide`` says what the user, or another one, may do.
+    ``decide`` says what the user, or another one, may do. ``annotations`` are those of the audit log; None if there is none.
     """
 
     user: Document
@@ -41,6 +41,7 @@ class Requester(NamedTuple):
     is_collection: bool = False
     is_judged: bool = True
     decide: Decide = _may
+    annotations: MutableMapping[str, str] | None = None
 
 
 #: Controllers read no warnings.
@@ -55,11 +56,16 @@ def requester() -> Requester:
 
 @contextmanager
 def requested_by(
-    user: User, options: Document | None = None, *, subresource: str = "", decide: Decide = _may
+    user: User, options: Document | None = None, *, subresource: str = "", decide: Decide = _may,
+    annotations: MutableMapping[str, str] | None = None,
 ) -> Iterator[list[str]]:  # fmt: skip
-    """Let a user make the requests of the block. The list gets the warnings about them."""
+    """Let a user make the requests of the block. The list gets the warnings about them.
+
+    ``annotations`` gets those of the audit log.
+    """
     warnings: list[str] = []
-    with as_requester(Requester(_user_info(user), warnings, options or {}, subresource, decide=decide)):
+    asks = Requester(user_info(user), warnings, options or {}, subresource, decide=decide, annotations=annotations)
+    with as_requester(asks):
         yield warnings
 
 
@@ -94,7 +100,15 @@ def asking_for(options: Document | None) -> Iterator[None]:
         yield
 
 
-def _user_info(user: User) -> Document:
+def annotate(key: str, value: str) -> None:
+    """Annotate the request of this context in the audit log. The first value of a key stays, as in kube-apiserver."""
+    annotations = _REQUESTER.get().annotations
+    if annotations is not None:
+        annotations.setdefault(key, value)
+
+
+def user_info(user: User) -> Document:
+    """Return a user as a ``UserInfo`` of the API."""
     extra = {name: [*values] for name, values in user.extra.items()}
     info: Document = {"username": user.name, "groups": [*user.groups], "uid": user.uid, "extra": extra}
     return {name: value for name, value in info.items() if value}

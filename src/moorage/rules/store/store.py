@@ -302,16 +302,17 @@ class Store(ObjectReader):
 
         Raises  ApiError 403 for a pod, 422 for labels of a namespace
         """
-        if kind.custom is not None or not self.pod_security.concerns(kind, subresource):
-            return
         asks = requester()
+        if kind.custom is not None or not asks.is_judged or not self.pod_security.concerns(kind, subresource):
+            return
         if kind is _NAMESPACE:
             pods = (record.document() for record in self.all(_PODS, Selection(new["metadata"]["name"])))
             asks.warnings.extend(self.pod_security.admit_namespace(old, new, pods))
             return
         held = self.find(_NAMESPACE, "", new["metadata"].get("namespace") or "")
         labels = held.labels if held is not None else {}
-        asks.warnings.extend(self.pod_security.admit(kind, labels, str(asks.user.get("username", "")), old, new))
+        user = str(asks.user.get("username", ""))
+        asks.warnings.extend(self.pod_security.admit(kind, labels, user, old, new, asks.annotations))
 
     def _admin_access_faults(self, kind: ServedKind, old: Document | None, new: Document) -> Iterator[Fault]:
         if kind.native not in {"ResourceClaim", "ResourceClaimTemplate"}:

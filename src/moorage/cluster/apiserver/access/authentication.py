@@ -195,11 +195,12 @@ _ANONYMOUS: Final = "system:anonymous"
 
 def impersonated(
     user: User, headers: Iterable[tuple[str, str]], authorizer: Authorizer,
-    attributes: Callable[[], Attributes] | None = None,
+    attributes: Callable[[], Attributes] | None = None, note: Callable[[User, str], None] | None = None,
 ) -> User:  # fmt: skip
     """Return the impersonated user, or ``user`` if there are no impersonation headers.
 
-    ``attributes`` returns those of the request; without it, only the right to ``impersonate`` counts.
+    ``attributes`` returns those of the request; without it, only the right to ``impersonate`` counts. ``note`` gets the
+    impersonated user, and the verb of a limited right to it.
 
     Raises  ApiError 403 for a user, group, uid or extra that this user may not impersonate; 400 if the headers do not name
             a user
@@ -229,7 +230,10 @@ def impersonated(
         groups = (*groups, AUTHENTICATED)
     elif name == _ANONYMOUS and not groups:
         groups = ("system:unauthenticated",)
-    return User(name, groups, uid, extra)
+    made = User(name, groups, uid, extra)
+    if note is not None:
+        note(made, f"impersonate:{mode}" if mode else "")
+    return made
 
 
 # -- modes -------------------------------------------------------------------------------------------------------------

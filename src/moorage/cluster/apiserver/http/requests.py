@@ -76,7 +76,14 @@ def serve(
     """
     part = target.subresource if isinstance(target, Target) and target.subresource == "approval" else ""
     decide = partial(_decide, authorizer, request.user)
-    with requested_by(request.user, _options_of(request), subresource=part, decide=decide) as warnings:
+    annotations: dict[str, str] | None = None
+    if request.audit is not None:
+        request.audit.annotations = annotations = {}  # another attempt annotates the request again
+        if request.method == "PATCH":
+            write_requests.note_patch(request)
+    with requested_by(
+        request.user, _options_of(request), subresource=part, decide=decide, annotations=annotations
+    ) as warnings:  # fmt: skip
         if warning := deprecation_warning(target):
             warnings.append(warning)
         try:
@@ -185,8 +192,11 @@ def _body_as(
     Raises  ApiError 400 if the body is not such an object, or its namespace differs from the path's
     """
     shape = kind_schema(Review(group, kind, "", version=version))
-    sent, warnings = write_requests.sent_object(request, request_bodies.BodyForm(group, version, kind, shape, others=others))
+    form = request_bodies.BodyForm(group, version, kind, shape, others=others)
+    sent, warnings = write_requests.sent_object(request, form)
     metadata = sent.setdefault("metadata", {})
+    if request.audit is not None:
+        request.audit.sent(sent, form.api_version, kind)
     metadata.pop("selfLink", None)
     if namespace is None:
         metadata.pop("namespace", None)
@@ -304,11 +314,18 @@ def _with_defaults(store: Store, kind: ServedKind, options: DeleteOptions) -> De
     return options._replace(propagation="Orphan", is_default=True)
 
 
+#: The version in which kube-apiserver's audit log shows the options of a deletion.
+_INTERNAL: Final = "meta.k8s.io/__internal"
+
+
 def _delete_options(request: HTTPRequest) -> DeleteOptions:
     """Return the deletion options of the body or, without one, of the parameters."""
     if request.body:
         media_type = "application/json" if request.media_type == "application/octet-stream" else request.media_type
-        return options_of(request_bodies.read_body(request.body, media_type, request_bodies.OBJECT_TYPES).document or {})
+        sent = request_bodies.read_body(request.body, media_type, request_bodies.OBJECT_TYPES).document or {}
+        if request.audit is not None:
+            request.audit.sent(sent, _INTERNAL, "DeleteOptions")
+        return options_of(sent)
     query = request.query
     asked: Document = {name: query[name] for name in ("propagationPolicy",) if name in query}
     if "gracePeriodSeconds" in query:

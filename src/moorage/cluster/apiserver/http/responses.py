@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
+from moorage.api.documents.audit_notes import AuditNotes
 from moorage.api.documents.http_messages import HTTPRequest, Response
 from moorage.api.documents.statuses import ApiError, PlainError
 from moorage.cluster.apiserver.http.lists import LargeParts, ObjectList, Part, encoded_list
@@ -72,6 +73,8 @@ def encode_response(request: HTTPRequest, response: Response) -> OutgoingRespons
     encoding = negotiated.encoding
     pretty = request.flag("pretty") and encoding == JSON
     headers, content = _headers(encoding, response.warnings), response.content
+    if request.audit is not None:
+        _note(request.audit, response, negotiated.version if negotiated.form else "")
     if isinstance(content, ObjectList):
         content = content.in_version(negotiated.version) if negotiated.form else content
         parts = _with_newline(encoding, encoded_list(content, encoding, pretty=pretty))
@@ -83,6 +86,12 @@ def encode_response(request: HTTPRequest, response: Response) -> OutgoingRespons
     body = msgspec.json.format(body, indent=2) if pretty else body
     body = encoded_as(encoding, body)
     return OutgoingResponse(response.code, headers, [*_with_newline(encoding, [body])], len(body))
+
+
+def _note(notes: AuditNotes, response: Response, version: str) -> None:
+    """Note a response for the audit log, as JSON in the version that the client accepts."""
+    head = response.content if isinstance(response.content, bytes) else b""
+    notes.answered(lambda: in_version(version, response.body) if version and response.body else response.body, head)
 
 
 def error_response(error: ApiError, accept: str) -> web.Response:

@@ -81,6 +81,8 @@ def _wanted(store: Store, request: HTTPRequest, target: Target) -> tuple[Record,
     kind, namespace = target.kind, target.namespace or ""
     if request.method == "PUT":
         wanted, warnings = sent_object(request, _FORM)
+        if request.audit is not None:
+            request.audit.sent(wanted, _FORM.api_version, _FORM.kind)
         record = None
     else:
         record = store.get(kind, namespace, target.name)

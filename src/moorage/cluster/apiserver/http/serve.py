@@ -25,6 +25,7 @@ from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.address_objects import keep_service_addresses
 from moorage.cluster.apiserver.admission_configuration import AdmissionConfiguration
+from moorage.cluster.apiserver.http.audit_log import AuditLog
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.server import Front, WebSite
 from moorage.cluster.apiserver.http.worker import DeferredWork, Worker
@@ -41,10 +42,11 @@ _SHUTDOWN_S: Final = 1.0
 async def serving(
     store: Store, guard: Authenticator, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
     limits: ServerLimits | None = None, worker: Worker | None = None, site: WebSite | None = None,
+    audit: AuditLog | None = None,
 ) -> AsyncIterator[int]:  # fmt: skip
     """Serve a store while the context lasts, and yield the port. Port 0 selects a free one.
 
-    kubectl sends a token over TLS only. ``site`` adds pages beside the API.
+    kubectl sends a token over TLS only. ``site`` adds pages beside the API; ``audit`` records the requests.
 
     Raises  ConfigError for an address that other machines can reach without TLS, or that cannot be listened on
     """
@@ -52,7 +54,7 @@ async def serving(
         raise ConfigError(f"--bind-address: {host} can be reached from other machines, requiring TLS; use 127.0.0.1 or ::1")
     limits = limits or ServerLimits()
     worker = worker or Worker(limits)
-    front, deferred = Front(store, guard, limits, worker, site), DeferredWork(worker)
+    front, deferred = Front(store, guard, limits, worker, site, audit), DeferredWork(worker)
     manager = web.Server(front.handle, request_factory=front.make_request)
     acceptor = ConnectionAcceptor(manager, AcceptLimits(limits.connections, limits.client_s, limits.answer_s, _SHUTDOWN_S, tls))
     listening = _listen(host, port)

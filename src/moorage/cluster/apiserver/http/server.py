@@ -12,6 +12,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -20,7 +21,15 @@ from multidict import CIMultiDict, istr
 
 from moorage.api.documents.http_messages import HTTPRequest, User
 from moorage.api.documents.request_targets import ReviewTarget, Target, find_target
-from moorage.api.documents.statuses import ApiError, bad_request, internal, no_such_page, not_allowed, too_large
+from moorage.api.documents.statuses import (
+    ApiError,
+    PlainError,
+    bad_request,
+    internal,
+    no_such_page,
+    not_allowed,
+    too_large,
+)
 from moorage.api.durations import DurationError, parse_duration
 from moorage.basis.serving.connections import HEADERS, Connection, answering
 from moorage.cluster.apiserver.access.authentication import (
@@ -30,9 +39,10 @@ from moorage.cluster.apiserver.access.authentication import (
     certificate_user,
     impersonated,
 )
-from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer
+from moorage.cluster.apiserver.access.rbac import Attributes, Authorizer, Verdict, denied
 from moorage.cluster.apiserver.access.request_attributes import attributes_at, attributes_of
 from moorage.cluster.apiserver.http import lists
+from moorage.cluster.apiserver.http.audit_log import AuditEvent, AuditLog
 from moorage.cluster.apiserver.http.limits import Seats, ServerLimits, carry_out, is_large
 from moorage.cluster.apiserver.http.requests import check_may_create, deprecation_warning, serve
 from moorage.cluster.apiserver.http.responses import OutgoingResponse, encode_response, error_response, warning_headers
@@ -141,7 +151,8 @@ class Front:
     """Handles the requests of a store. ``moorage.cluster.apiserver.http.serve`` runs it behind limited connections."""
 
     def __init__(
-        self, store: Store, authenticator: Authenticator, limits: ServerLimits, worker: Worker, site: WebSite | None = None
+        self, store: Store, authenticator: Authenticator, limits: ServerLimits, worker: Worker, site: WebSite | None = None,
+        audit: AuditLog | None = None,
     ) -> None:  # fmt: skip
         self.store = store
         self.authenticator = authenticator
@@ -152,6 +163,7 @@ class Front:
         self._streams: set[Stream] = set()
         self._worker = worker
         self._site = site
+        self._audit = audit
         if site is not None:
             site.connect(self._perform)
 
@@ -170,10 +182,31 @@ class Front:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the response to any request; no exception but cancellation and lost connections escapes."""
         with answering(request):
-            attributes: list[Attributes] = []
-            response = await self._respond(request, attributes)
-            self._count(attributes, response.status)
-            return await self._finish(request, response)
+            if self._audit is None or (self._site is not None and self._site.serves(request.path)):
+                return await self._answer(request, [], None)
+            event, attributes = self._audit.received(request), list[Attributes]()
+            try:
+                return await self._answer(request, attributes, event)
+            finally:
+                event.complete(is_deprecated=bool(attributes) and self._is_deprecated(request))
+
+    async def _answer(
+        self, request: web.BaseRequest, attributes: list[Attributes], event: AuditEvent | None
+    ) -> web.StreamResponse:
+        response = await self._respond(request, attributes, event)
+        self._count(attributes, response.status)
+        if event is not None:
+            headers = event.answered(response.status)
+            if not response.prepared:
+                response.headers.update(headers)
+        return await self._finish(request, response)
+
+    def _is_deprecated(self, request: web.BaseRequest) -> bool:
+        """Return whether a path is that of a kind that clients are warned about."""
+        try:
+            return bool(deprecation_warning(find_target(request.rel_url.raw_path, self.store.kinds)))
+        except ApiError:
+            return False
 
     def _count(self, attributes: list[Attributes], code: int) -> None:
         for one in attributes:
@@ -181,33 +214,39 @@ class Front:
         if not attributes:
             self.meter.count_other(code)
 
-    async def _respond(self, request: web.BaseRequest, attributes: list[Attributes]) -> web.StreamResponse:
-        accept = request.headers.get("Accept", "")
+    async def _respond(
+        self, request: web.BaseRequest, attributes: list[Attributes], event: AuditEvent | None
+    ) -> web.StreamResponse:  # fmt: skip
         try:
-            return await self._handle(request, attributes)
+            return await self._handle(request, attributes, event)
         except ApiError as error:
-            return error_response(error, accept)
+            refused = error
         except web.HTTPRequestEntityTooLarge:
-            return error_response(too_large(MAX_BODY), accept)
+            refused = too_large(MAX_BODY)
         except TimeoutError:
-            return error_response(ApiError(408, "Timeout", "the request's body did not arrive in time"), accept)
+            refused = ApiError(408, "Timeout", "the request's body did not arrive in time")
         except RecursionError:
-            return error_response(bad_request("the object is nested too deeply"), accept)
+            refused = bad_request("the object is nested too deeply")
         except web.HTTPException as error:
-            return error_response(ApiError(error.status, "", error.reason), accept)
+            refused = ApiError(error.status, "", error.reason)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:  # a bug in the server must not affect the connection's other requests
             _LOG.exception("%s %r", request.method, request.path)
-            return error_response(internal(type(error).__name__), accept)
+            refused = internal(type(error).__name__)
+        if event is not None and not isinstance(refused, PlainError):
+            event.notes.concluded(refused.status())
+        return error_response(refused, request.headers.get("Accept", ""))
 
-    async def _handle(self, request: web.BaseRequest, about: list[Attributes]) -> web.StreamResponse:
+    async def _handle(
+        self, request: web.BaseRequest, about: list[Attributes], event: AuditEvent | None
+    ) -> web.StreamResponse:  # fmt: skip
         """Handle a request, and add its attributes to ``about`` once they are known."""
         path = request.path.rstrip("/")
         _check_timeout(request)
         if self._site is not None and self._site.serves(request.path):
             return await self._visit(request, self._site)
-        user = self.authenticator.authenticate(path, request.headers, _certificate_user(request))
+        user = self._authenticate(request, path, event)
         if not HttpVersion10 <= request.version <= HttpVersion11:
             raise ApiError(505, "", "requests must be HTTP/1.0 or HTTP/1.1")
         if request.method not in _METHODS:
@@ -218,29 +257,57 @@ class Front:
             raise ApiError(414, "RequestURITooLong", f"more than {MAX_PARAMETERS} parameters")
         if user is None:
             return self._server_document(request, path)
-        user = impersonated(user, request.headers.items(), self.authorizer, partial(self._attributes, request))
+        note = None if event is None else event.impersonating
+        user = impersonated(user, request.headers.items(), self.authorizer, partial(self._attributes, request), note)
         if (request.content_length or 0) > MAX_BODY:
             raise too_large(MAX_BODY)  # checked first, so that the client need not send the body
         if path == "/metrics" or is_document(path) or is_health(path):
-            self.authorizer.check(user, Attributes(request.method.lower(), path=path))
+            self._authorize(user, Attributes(request.method.lower(), path=path), event)
             return self._server_document(request, path)
-        target = self._target(request, user)
+        target = self._target(request, user, event)
         attributes = attributes_of(request.method, target, request.query)
         about.append(attributes)
-        self.authorizer.check(user, attributes)
+        self._authorize(user, attributes, event)
         check_route(request.method, target, _content_type(request), attributes.verb)
         _check_accepted(request, target)
         if attributes.verb == "watch":
             with self.seats.watching(user.name):
-                return await self._watch(request, user, target)
+                return await self._watch(request, user, target, event)
         async with self.seats.taken(user.name, mutating=request.method not in _READ_ONLY):
-            api_request = await _read(request, user, self.limits.client_s)
+            api_request = await _read(request, user, self.limits.client_s, event)
             answer = await self._serve(api_request, target)
+            answer.headers.update(() if event is None else event.answered(answer.code))
             if answer.held <= lists.LONG_RESPONSE:
                 return await self._send(request, user, answer)
             # The response to a change is always sent, however much the client has left unread.
             with self.seats.sending(user.name, answer.held, refusable=api_request.dry_run or api_request.method in _READ_ONLY):
                 return await self._send(request, user, answer)
+
+    def _authenticate(self, request: web.BaseRequest, path: str, event: AuditEvent | None) -> User | None:
+        """Return the user of a request, None for an open path.
+
+        Raises  ApiError as ``Authenticator.authenticate``
+        """
+        holder = _certificate_user(request)
+        user = self.authenticator.authenticate(path, request.headers, holder)
+        if event is not None and user is not None:
+            event.begin(user)
+        elif event is not None:
+            event.begin(self.authenticator.identify(request.headers, holder))
+            verdict = self.authorizer.judge(event.user, Attributes(request.method.lower(), path=path))
+            event.authorized(verdict if verdict.allowed else Verdict(True))
+        return user
+
+    def _authorize(self, user: User, attributes: Attributes, event: AuditEvent | None) -> None:
+        """Check that a user may make a request.
+
+        Raises  ApiError 403
+        """
+        verdict = self.authorizer.judge(user, attributes)
+        if event is not None:
+            event.authorized(verdict)
+        if not verdict.allowed:
+            raise denied(user, attributes, verdict.reason)
 
     async def _visit(self, request: web.BaseRequest, site: WebSite) -> web.StreamResponse:
         """Handle a request to the web site. A certificate or token takes precedence over the site's session."""
@@ -255,20 +322,35 @@ class Front:
 
     async def _perform(self, request: HTTPRequest) -> bytes:
         """Answer a request that a page of the web site makes in a user's name, with the user's rights."""
+        if self._audit is None:
+            return await self._perform_recorded(request, None)
+        event = self._audit.of_page(request)
+        event.begin(request.user)
+        try:
+            return await self._perform_recorded(replace(request, audit=event.notes), event)
+        except ApiError as error:
+            event.notes.concluded(error.status())
+            raise
+        finally:
+            event.complete()
+
+    async def _perform_recorded(self, request: HTTPRequest, event: AuditEvent | None) -> bytes:
         target = find_target(request.path, self.store.kinds)
         attributes = attributes_of(request.method, target, request.query)
-        self.authorizer.check(request.user, attributes)
+        self._authorize(request.user, attributes, event)
         check_route(request.method, target, request.media_type, attributes.verb)
         answer = await self._serve(request, target)
         self._count([attributes], answer.code)
+        if event is not None:
+            event.answered(answer.code)
         return b"".join(bytes(part) for part in answer.parts)
 
-    def _target(self, request: web.BaseRequest, user: User) -> Target | ReviewTarget:
+    def _target(self, request: web.BaseRequest, user: User, event: AuditEvent | None) -> Target | ReviewTarget:
         """Return the target of a path. Users without the right to it get 403 instead of 404."""
         try:
             return find_target(request.rel_url.raw_path, self.store.kinds)
         except ApiError:
-            self.authorizer.check(user, attributes_at(request.method, request.path))
+            self._authorize(user, attributes_at(request.method, request.path), event)
             raise
 
     def _attributes(self, request: web.BaseRequest) -> Attributes:
@@ -326,14 +408,17 @@ class Front:
         make_next = next_in_worker if isinstance(answer.parts, lists.LargeParts) else lists.next_piece
         return await lists.send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s, make_next)
 
-    async def _watch(self, request: web.BaseRequest, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
-        api_request = await _read(request, user, self.limits.client_s)
+    async def _watch(
+        self, request: web.BaseRequest, user: User, target: Target | ReviewTarget, event: AuditEvent | None
+    ) -> web.StreamResponse:  # fmt: skip
+        api_request = await _read(request, user, self.limits.client_s, event)
         if not is_watch(api_request, target):
             return await self._send(request, user, await self._serve(api_request, target))
         stream = open_stream(self.store, api_request, target)
         headers = CIMultiDict({"Content-Type": stream.media_type, **HEADERS})
         for warning in warning_headers([text] if (text := deprecation_warning(target)) else []):
             headers.add("Warning", warning)
+        headers.update(() if event is None else event.answered(200))
         response = web.StreamResponse(headers=headers)
         if request.version >= HttpVersion11:
             response.enable_chunked_encoding()
@@ -344,6 +429,8 @@ class Front:
         try:
             async with asyncio.timeout(self.limits.client_s):
                 writer = await response.prepare(request)
+            if event is not None:
+                event.started(response.status)
             async for parts in stream:
                 pieces = lists.into_pieces(parts)
                 if isinstance(parts, lists.LargeParts):
@@ -427,7 +514,7 @@ def _content_type(request: web.BaseRequest) -> str:
     return request.headers.get("Content-Type", "application/json").partition(";")[0].strip()
 
 
-async def _read(request: web.BaseRequest, user: User, client_s: float) -> HTTPRequest:
+async def _read(request: web.BaseRequest, user: User, client_s: float, event: AuditEvent | None) -> HTTPRequest:
     media_type = _content_type(request).lower()
     body = b""
     if request.method != "GET" and request.body_exists:
@@ -445,7 +532,8 @@ async def _read(request: web.BaseRequest, user: User, client_s: float) -> HTTPRe
     accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
     raw_path, raw_query = request.rel_url.raw_path, request.rel_url.raw_query_string
     upgrades = "upgrade" in request.headers.get("Connection", "").lower()
-    return HTTPRequest(request.method, raw_path, query, accept, media_type, body, user, agent, raw_query, upgrades)
+    notes = None if event is None else event.notes
+    return HTTPRequest(request.method, raw_path, query, accept, media_type, body, user, agent, raw_query, upgrades, notes)
 
 
 async def _send_continue(request: web.BaseRequest) -> None:

@@ -6,7 +6,8 @@ Source  apiserver, pkg/endpoints/handlers: create.go, update.go, patch.go; apima
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -23,11 +24,13 @@ from moorage.api.fields.field_merge import type_faults
 from moorage.api.fields.managed_fields import FieldManager, manager_of
 from moorage.api.fields.patches import json_patch, merge_patch
 from moorage.api.fields.strategic_merge import strategic_merge
+from moorage.api.reading.manifests import read_first_yaml
 from moorage.api.schema.normalization import FieldTypeError
 from moorage.api.schema.schemas import kind_schema
 from moorage.cluster.apiserver.schema import request_bodies
-from moorage.errors import Fault
+from moorage.errors import Fault, InputError
 from moorage.rules.admission.object_warnings import object_warnings
+from moorage.rules.admission.strategy import set_defaults_and_decode
 from moorage.rules.admission.update_validation import needs_version, unversioned
 from moorage.rules.store.store import Store
 
@@ -213,10 +216,25 @@ def sent_object(request: HTTPRequest, form: request_bodies.BodyForm) -> tuple[Do
 
 
 def _read_object(request: HTTPRequest, target: Target) -> tuple[Document, tuple[str, ...]]:
-    document, warnings = sent_object(request, request_bodies.form_of_kind(target.kind))
+    kind = target.kind
+    document, warnings = sent_object(request, request_bodies.form_of_kind(kind))
+    if request.audit is not None:
+        request.audit.sent(document, kind.api_version, kind.kind, partial(set_defaults_and_decode, kind, sent=True))
     with with_warnings(warnings):
         document = request_bodies.object_of(target.kind, document, target.namespace, target.name)
     return document, (*warnings, *drop_repeated_owners(document))
+
+
+def note_patch(request: HTTPRequest) -> None:
+    """Note a patch for the audit log, as JSON."""
+    if request.audit is None or not request.audit.keeps_request:
+        return
+    with suppress(InputError, ApiError, msgspec.DecodeError):
+        if request.media_type == request_bodies.APPLY:
+            request.audit.request = msgspec.json.encode(read_first_yaml(request.body, "patch"))
+        else:
+            msgspec.json.decode(request.body)
+            request.audit.request = request.body
 
 
 # -- patches -----------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from moorage.basis.serving.listen_addresses import LOOPBACK, Address
 from moorage.cluster.apiserver.access.authentication import make_authenticator
 from moorage.cluster.apiserver.access.server_objects import publish_server
 from moorage.cluster.apiserver.forgetting import forget_old
+from moorage.cluster.apiserver.http.audit_log import AuditLog
 from moorage.cluster.apiserver.http.limits import ServerLimits
 from moorage.cluster.apiserver.http.serve import serving
 from moorage.cluster.apiserver.http.server import WebSite
@@ -103,7 +104,8 @@ class _Start:
 class Embedded:
     """The parts of a cluster. ``scheduler`` None: another scheduler connects; ``extenders``: the scheduler's extenders.
 
-    ``report`` receives warnings; ``site`` serves pages beside the API; ``measures`` count what the scheduler does.
+    ``report`` receives warnings; ``site`` serves pages beside the API; ``measures`` count what the scheduler does; ``audit``
+    records the requests.
     """
 
     store: Store
@@ -118,6 +120,7 @@ class Embedded:
     address: Address = LOOPBACK
     site: WebSite | None = None
     measures: Measures | None = None
+    audit: AuditLog | None = None
     _next: asyncio.Queue[BuiltScheduler] = field(default_factory=asyncio.Queue)
 
     def restart(self, built: BuiltScheduler) -> None:
@@ -137,7 +140,9 @@ class Embedded:
         self.store.empties_namespaces = False
         self._admit_plugins()
         tls = self.authority.tls()
-        async with serving(self.store, guard, self.address.listens, self.port, tls, limits, worker, self.site) as port:
+        async with serving(
+            self.store, guard, self.address.listens, self.port, tls, limits, worker, self.site, self.audit
+        ) as port:  # fmt: skip
             self.authority.write_kubeconfig(self.kubeconfig, port, host=self.address.dial_address)
             publish_server(self.store, self.address.dial_address, port)
             start = _Start()

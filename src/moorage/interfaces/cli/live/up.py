@@ -31,6 +31,8 @@ from moorage.basis.printable import counted
 from moorage.basis.serving.certificate_authority import ADMIN, make_authority
 from moorage.basis.serving.listen_addresses import Address, address_of
 from moorage.cluster.apiserver.admission_configuration import read_admission_configuration
+from moorage.cluster.apiserver.audit_policy import METADATA, read_audit_policy
+from moorage.cluster.apiserver.http.audit_log import AuditLog
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.controllers.all_controllers import all_controllers, chosen
 from moorage.cluster.controllers.nodes.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
@@ -212,6 +214,7 @@ def up(**given: Any) -> int:
     version = wanted.era.emulated.version
     file = given["admission_config"]
     admission = read_admission_configuration(expanded(Path(file))) if file else None
+    audit = _audit_log(given)
     controllers = chosen(
         all_controllers(given["job_s"], gates, version, _STOP_S), [one for one in given["controllers"].split(",") if one]
     )
@@ -243,6 +246,7 @@ def up(**given: Any) -> int:
             address,
             site,
             meter.metrics,
+            audit,
         )
         collect_seldom()
         reloading = _reloading(cluster, wanted, store, site, meter) if given["reloads"] else None
@@ -251,6 +255,20 @@ def up(**given: Any) -> int:
         if site is not None:
             site.end()
         store.close()
+        if audit is not None:
+            audit.close()
+
+
+def _audit_log(given: Mapping[str, Any]) -> AuditLog | None:
+    """Return the audit log that the options ask for.
+
+    Raises  InputError, ConfigError
+    """
+    if not given["audit_log"]:
+        return None
+    file = given["audit_policy"]
+    policy = read_audit_policy(expanded(Path(file)), _report) if file else METADATA
+    return AuditLog.opened(given["audit_log"], policy, _report)
 
 
 def _release_of_files(given: dict[str, Any], stdin: BinaryIO) -> tuple[str, BinaryIO]:

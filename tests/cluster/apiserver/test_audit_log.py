@@ -1,6 +1,6 @@
 """The audit log: events equal those of kube-apiserver; policies; lines that cannot be written.
 
-``audit_events.json`` holds requests with the events that kube-apiserver 1.37.2 (its admission plugin ServiceAccount off) records
+``audit_events.json`` holds requests with the events that kube-apiserver 1.37.2 (its plugin ServiceAccount off) records
 by ``audit_policy.yaml``, without what differs from run to run. Each request has its name in the header ``Audit-ID``.
 """
 
@@ -118,7 +118,10 @@ def test_without_a_policy_the_metadata_of_each_request_is_recorded_once():
     written = Written()
     record([{"name": "a", "path": "/api/v1/nodes"}, {"name": "b", "path": "/version"}], written, open_store())
     shown = [(one["auditID"], one["level"], one["stage"], one["user"]["username"]) for one in written.events]
-    assert shown == [("a", "Metadata", "ResponseComplete", "moorage-admin"), ("b", "Metadata", "ResponseComplete", "moorage-admin")]
+    assert shown == [
+        ("a", "Metadata", "ResponseComplete", "moorage-admin"),
+        ("b", "Metadata", "ResponseComplete", "moorage-admin"),
+    ]
 
 
 def test_requests_without_a_credential_are_recorded():
@@ -248,7 +251,7 @@ def test_faults_of_policies(tmp_path, text, why):
 
 
 def test_files_that_are_no_policies(tmp_path):
-    with pytest.raises(InputError, match="--audit-policy-file: .*: No such file or directory"):
+    with pytest.raises(InputError, match=r"--audit-policy-file: .*: No such file or directory"):
         read_audit_policy(tmp_path / "none", pytest.fail)
     (tmp_path / "policy.yaml").write_text("apiVersion: audit.k8s.io/v1beta1\nkind: Policies\nrules: [{level: None}]")
     with pytest.raises(ConfigError, match=r'(?s)supported values: "audit.k8s.io/v1".*supported values: "Policy"'):
@@ -300,7 +303,7 @@ def test_a_log_appends_to_its_file(tmp_path):
         log.close()
     assert path.read_text() == '{"name":"a"}\n{"name":"b"}\n'
     assert path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(ConfigError, match="--audit-log-path: .* cannot be written: Is a directory"):
+    with pytest.raises(ConfigError, match=r"--audit-log-path: .* cannot be written: Is a directory"):
         AuditLog.opened(str(tmp_path), METADATA, pytest.fail)
 
 

@@ -195,6 +195,11 @@ REFUSED = {
     "no configuration": (
         ["--admission-control-config-file", "nowhere.yaml"], "--admission-control-config-file: nowhere.yaml: No such file",
     ),
+    "no audit policy": (
+        ["--audit-log-path", "-", "--audit-policy-file", "nowhere.yaml"], "--audit-policy-file: nowhere.yaml: No such file",
+    ),
+    "an audit policy without a log": (["--audit-policy-file", "nowhere.yaml"], "give --audit-log-path FILE"),
+    "an audit log that is a folder": (["--audit-log-path", "/"], "--audit-log-path: / cannot be written: Is a directory"),
     "no duration": (["--for", "soon"], "Invalid value for '--for'"),
 }  # fmt: skip
 
@@ -256,6 +261,19 @@ def test_a_cluster_starts_with_configured_admission(moorage, tmp_path):
     assert (ran.status, ran.out) == (1, "")
     assert ran.err.startswith(f"error: {flag}: {tmp_path}/wrong.yaml cannot be used:")
     assert "ImagePolicyWebhook cannot be configured here" in ran.err
+
+
+def test_an_audit_log_has_the_requests_of_the_scheduler(moorage, tmp_path):
+    (tmp_path / "policy.yaml").write_text(
+        "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, users: ['system:kube-scheduler'], more: 1}]\n"
+    )
+    flags = "--audit-log-path", tmp_path / "audit.log", "--audit-policy-file", tmp_path / "policy.yaml"
+    ran = moorage("up", "--nodes", "1", "--home", tmp_path, "--for", "1ms", *flags)
+    assert ran.status == 0
+    assert ran.err == f"--audit-policy-file: {tmp_path}/policy.yaml: unknown field rules[0].more is ignored\n"
+    events = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
+    assert {event["user"]["username"] for event in events} == {"system:kube-scheduler"}
+    assert {"RequestReceived", "ResponseStarted", "ResponseComplete"} == {event["stage"] for event in events}
 
 
 def test_a_file_without_a_cluster_is_reported_with_its_flag(moorage, tmp_path):

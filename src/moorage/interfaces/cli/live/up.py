@@ -214,7 +214,6 @@ def up(**given: Any) -> int:
     version = wanted.era.emulated.version
     file = given["admission_config"]
     admission = read_admission_configuration(expanded(Path(file))) if file else None
-    audit = _audit_log(given)
     controllers = chosen(
         all_controllers(given["job_s"], gates, version, _STOP_S), [one for one in given["controllers"].split(",") if one]
     )
@@ -227,7 +226,9 @@ def up(**given: Any) -> int:
             admission=admission,
         )  # fmt: skip
     site: EmbeddedSite | None = None
+    audit: AuditLog | None = None
     try:
+        audit = _audit_log(given)
         _fill(store, given, stdin)
         if built is None and not given["no_scheduler"]:
             built = wanted.build(lambda namespace, name: _policy(store, namespace, name), meter.watched)

@@ -39,11 +39,11 @@ class PolicyError(Exception):
 
 
 class UnmetRule(NamedTuple):
-    """A validation that is not satisfied, or cannot be evaluated; ``index`` is its place in the policy."""
+    """A validation that is not satisfied, or cannot be evaluated; ``place`` is its number in the policy."""
 
     message: str
     reason: str
-    index: int = 0
+    place: int = 0
 
 
 def as_plain(value: Value) -> Any:
@@ -191,15 +191,15 @@ class Expressions:
             yield UnmetRule(str(error), "Invalid")
             return
         evaluation.define(self._variables)
-        for index, (validation, program, message) in enumerate(self._validations):
+        for place, (validation, program, message) in enumerate(self._validations):
             try:
                 if evaluation.value(program) is not True:
                     text = evaluation.message(message) or (validation.get("message") or "").strip()
                     shown = text or f"failed expression: {validation['expression'].strip()}"
-                    yield UnmetRule(shown, validation.get("reason") or "Invalid", index)
+                    yield UnmetRule(shown, validation.get("reason") or "Invalid", place)
             except PolicyError as error:
                 if not self._ignores_errors:
-                    yield UnmetRule(str(error), "Invalid", index)
+                    yield UnmetRule(str(error), "Invalid", place)
 
     def annotations(self, given: Mapping[str, Value], *, wanted: bool) -> Iterator[tuple[str, str | PolicyError]]:
         """Yield the audit annotations of a request: keys and values, or the errors if the policy does not ignore them.

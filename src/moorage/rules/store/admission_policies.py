@@ -512,7 +512,7 @@ class _AuditEntries:
     def violated(self, match: _Match, failed: UnmetRule) -> None:
         self._violations.append({
             "message": failed.message, "policy": match.policy.name, "binding": match.binding["metadata"]["name"],
-            "expressionIndex": failed.index, "validationActions": match.binding["spec"]["validationActions"],
+            "expressionIndex": failed.place, "validationActions": match.binding["spec"]["validationActions"],
         })  # fmt: skip
 
     def publish(self) -> None:

@@ -33,6 +33,7 @@ from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.changes import LEAVING
 from moorage.laboratory.edit.pod_changes import request_of
 from moorage.laboratory.explain.explained_changes import atom_of
+from moorage.laboratory.explain.pending_in_input import REFUSED
 from moorage.laboratory.trial.cluster_trials import ClusterTrials
 from moorage.laboratory.trial.trials import Trial, in_order
 from moorage.report.answer import Proof
@@ -72,6 +73,8 @@ def _cause(one: Explanation) -> str:
     """Return the summary without the name of the pod; of a pod in a group, what its group lacks."""
     if one.standing.name == "group":
         return f"{one.standing.text}; {one.standing.causes[0]}"
+    if one.standing.text.startswith(REFUSED):
+        return f"{REFUSED}; scheduled now, it would be placed"
     return one.summary.partition(": ")[2].rstrip(".") or one.summary
 
 

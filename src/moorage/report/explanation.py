@@ -121,7 +121,7 @@ def _endings(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
         yield item(f"Ended by: {', '.join(standing.ended_by)}")
     if explanation.preemption is not None:
         yield from preemption_lines(explanation.preemption, explanation.nodes, wide=wide)
-    if explanation.message:
+    if explanation.message and not any(explanation.message in text for text in standing.causes):
         yield item(f"Event: {explanation.message}")
     for one in explanation.assumptions:
         if wide or one.name == "extenders":

@@ -28,6 +28,7 @@ from moorage.laboratory.costs import Costs
 from moorage.laboratory.edit.edits import pods_asked_for
 from moorage.laboratory.explain.explained_changes import CHANGEABLE, with_changes
 from moorage.laboratory.explain.explanation import Moment, Subject, WatchingCycle, find_now, find_pending
+from moorage.laboratory.explain.pending_in_input import as_in_input
 from moorage.laboratory.explain.pod_state import state_of
 from moorage.laboratory.pending_search import PendingSearch, grouped
 from moorage.laboratory.trial.recorded_simulation import RECORDED_PARTS, RecordedSimulation
@@ -192,6 +193,7 @@ class ExplainOptions:
     """Which pods to explain: the named ones, or all that stay pending and those in ``also`` (``namespace/name``) that exist.
 
     ``among``     the pods to look among
+    ``is_changed``  the input has changes of the question in it, so that it does not say what is pending in the cluster
     ``asked_of``: the fields of the request that the input and its changes give, such as ``files``, ``digest`` and ``question``.
     """
 
@@ -201,6 +203,7 @@ class ExplainOptions:
     asked_of: Mapping[str, Any] = field(default_factory=dict)
     limits: ChangeLimits = _LIMITS
     also: frozenset[str] = frozenset()
+    is_changed: bool = False
 
 
 def explain_cluster(
@@ -217,7 +220,8 @@ def explain_cluster(
     found, simulation, cluster = _explained_pods(given, options, what, on_attempt)
     if on_found is not None:
         on_found(found)
-    return _with_changes(found, simulation, cluster, options, what.limits)
+    explained = _with_changes(found, simulation, cluster, options, what.limits)
+    return explained if what.is_changed else as_in_input(explained, given.pods, options)
 
 
 def explain_together(

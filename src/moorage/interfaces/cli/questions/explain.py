@@ -15,7 +15,7 @@ import click
 import msgspec
 from msgspec.structs import replace as with_fields
 
-from moorage.basis.printable import close_to, counted, one_line
+from moorage.basis.printable import close_to, counted, one_line, some
 from moorage.errors import InputError
 from moorage.interfaces.cli.cluster_files import CONFIG_LIMIT, project_setting, read_file
 from moorage.interfaces.cli.option_tables import described
@@ -27,6 +27,7 @@ from moorage.laboratory.change.least_change import OWNERS, ChangeLimits
 from moorage.laboratory.change.untouchable import Untouchable
 from moorage.laboratory.costs import Costs, costs_of, read_costs
 from moorage.laboratory.explain.explain_run import ExplainOptions, explain_cluster, explain_together
+from moorage.laboratory.explain.pending_in_input import refusal_in
 from moorage.laboratory.pending_search import grouped
 from moorage.laboratory.plan.node_types import read_types
 from moorage.report.answer import Answer
@@ -224,12 +225,16 @@ def explain(**given: Any) -> int:
         if given["output"] in {"text", "wide"}:  # what is missing is the same for all
             answers[:-1] = [with_fields(one, missing=()) for one in answers[:-1]]
         found += answers
+        refused = []
+        if not found and given["every_pending"] and not asked.what_if:
+            kept = (pod for pod in asked.given.pods if among.keeps(pod.namespace, pod.name, pod.labels))
+            refused = [pod.key for pod in kept if refusal_in(pod)]
     status = exit_status(*found)
     folds = given["pods"] and given["output"] == "text"
     heading, found = _folded(found, len(given["pods"]), ascii_only=given["ascii_only"]) if folds else ("", found)
     print_styled(heading)
     text = heading + print_explanations(
-        found, given["output"], ascii_only=given["ascii_only"], among=among, printed=early.printed
+        found, given["output"], ascii_only=given["ascii_only"], among=among, printed=early.printed, refused=refused
     )  # fmt: skip
     if begun is not None and found and all(one.stopped is None for one in found):
         begun.keep(text, given, status)
@@ -244,18 +249,18 @@ def _folded(found: list[Answer], named: int, *, ascii_only: bool) -> tuple[str, 
     """
     pods = [one for one in found if isinstance(one, Explanation)]
     causes, placed = grouped(one for one in pods if not one.holds), [one for one in pods if one.holds]
-    is_said_again = len(pods) > named and any(len(some) > 1 for _, some in causes)
+    is_said_again = len(pods) > named and any(len(those) > 1 for _, those in causes)
     if len(pods) <= _MOST_PRINTED and not is_said_again:
         return "", found
     style = output_style(ascii_only=ascii_only)
     with lines_of(style.width if style.fits else None, ""):
         why = f", for {counted(len(causes), 'cause')}" if causes else ""
         lines = [f"{len(pods) - len(placed)} of {len(pods)} pods are pending{why}."]
-        for sign, cause, some in (*(("✗", *one) for one in causes), *((("✓", "not pending", placed),) if placed else ())):
-            names = some_pods([one.pod for one in some])
+        for sign, cause, those in (*(("✗", *one) for one in causes), *((("✓", "not pending", placed),) if placed else ())):
+            names = some_pods([one.pod for one in those])
             lines.append(paragraph(one_line(f"{names}: {cause}"), indent=f"  {sign} ", hanging="    "))
         lines.append(paragraph(f"Below: {'one pod of each cause' if causes else 'one of them'}. All pods: -o wide"))
-    first = [some[0] for _, some in causes] or placed[:1]
+    first = [those[0] for _, those in causes] or placed[:1]
     return style.finished("\n".join(lines) + "\n\n"), [*first, *(one for one in found if not isinstance(one, Explanation))]
 
 
@@ -312,8 +317,8 @@ def _explained(
     before = _before(asked, what) if asked.what_if else {}
     also = frozenset(before) if what.every_pending else frozenset()
     after = explain_cluster(
-        asked.changed_input, asked.changed_options, replace(what, also=also), on_attempt=on_attempt,
-        on_found=None if asked.what_if else on_found,
+        asked.changed_input, asked.changed_options, replace(what, also=also, is_changed=bool(asked.what_if)),
+        on_attempt=on_attempt, on_found=None if asked.what_if else on_found,
     )  # fmt: skip
     return [with_fields(one, before=before.get(_subject(one))) for one in after]
 
@@ -367,10 +372,17 @@ def _count(progress: Progress, attempt: SimulatedAttempt) -> None:
 
 
 def print_explanations(
-    found: Sequence[Answer], output: str, *, ascii_only: bool = False, among: Narrowing | None = None, printed: str = ""
-) -> str:
-    """Print explanations, and return the text. If there are none, print a text that says so, except as JSON or YAML."""
+    found: Sequence[Answer], output: str, *, ascii_only: bool = False, among: Narrowing | None = None, printed: str = "",
+    refused: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """Print explanations, and return the text. If there are none, print a text that says so, except as JSON or YAML.
+
+    ``refused``: pods that are pending in the input, and would be placed
+    """
     if found or output in {"json", "yaml"}:
         return print_answers(found, output, ascii_only=ascii_only, printed=printed)
-    sys.stdout.write("No selected pod is pending.\n" if among else "No pod is pending.\n")
+    held = "" if not refused else (
+        f"; scheduled now, {counted(len(refused), 'pod')} that a scheduler refused would be placed: {some(refused)}"
+    )  # fmt: skip
+    sys.stdout.write(one_line(f"No {'selected ' if among else ''}pod {'stays' if held else 'is'} pending{held}") + ".\n")
     return ""

@@ -5,6 +5,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -282,6 +283,34 @@ WRONG = {
 def test_wrong_types(types, says):
     with pytest.raises(InputError, match=says):
         plan(cluster_of(*pods(1)), types)
+
+
+def manifest(name, cpu="8"):
+    status = {"allocatable": {"cpu": cpu, "memory": "32Gi", "pods": "110"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+MANIFESTS = {
+    "one": ([manifest("large")], ["large"]),
+    "several documents": ([manifest("large"), manifest("small", "2")], ["large", "small"]),
+    "a list of kubectl": (
+        [{"apiVersion": "v1", "kind": "List", "items": [manifest("large"), manifest("small", "2")]}],
+        ["large", "small"],
+    ),
+    "beside types": ([[manifest("large"), {"name": "small", "node": manifest("s", "2"), "price": 0.5}]], ["large", "small"]),
+}
+
+
+@pytest.mark.parametrize(("documents", "names"), MANIFESTS.values(), ids=MANIFESTS)
+def test_a_node_manifest_is_a_type_of_its_name(documents, names):
+    text = yaml.safe_dump_all(documents)
+    assert [one.name for one in read_types(text)] == names
+    assert plan(cluster_of(*pods(1)), text).nodes
+
+
+def test_a_manifest_without_a_name_is_no_type():
+    with pytest.raises(InputError, match=r"metadata\.name: a type needs a name"):
+        read_types(yaml.safe_dump({"kind": "Node", "metadata": {}}))
 
 
 def test_offerings_are_types_with_their_zones_and_capacity_types():

@@ -30,7 +30,10 @@ _EARLIER: Final = (
     (re.compile(r"node\(s\) had taint \{([^}]*)\}, that the pod didn't tolerate"), r"node(s) had untolerated taint {\1}"),
     (re.compile(r"node\(s\) had taints that the pod didn't tolerate"), "node(s) had untolerated taint(s)"),
     (re.compile(r"node\(s\) didn't match node selector"), "node(s) didn't match Pod's node affinity/selector"),
-    (re.compile(r"node\(s\) didn't match pod affinity/anti-affinity(?: rules)?"), "node(s) didn't match pod anti-affinity rules"),
+    (
+        re.compile(r"node\(s\) didn't match pod affinity/anti-affinity(?: rules)?"),
+        "node(s) didn't match pod anti-affinity rules",
+    ),
     (re.compile(r"node\(s\) didn't satisfy existing pods anti-affinity rules"), "node(s) didn't match pod anti-affinity rules"),
     (re.compile(r"node\(s\) didn't find available persistent volumes to bind"), "node(s) did not have available volumes"),
     (re.compile(r"Insufficient pods"), "Too many pods"),

@@ -27,9 +27,14 @@ def change_lines(
         yield from _below(one, nodes, " " * len(head), wide=wide)
     more = [f"{counted(len(changes) - len(shown), 'more change')}: -o wide"] if len(changes) > len(shown) else []
     if wide:
-        more += [f"not offered, {counted(one.changes, 'change')}: {one.text}" for one in left_out]
+        more += left_out_lines(left_out)
     for text in more:
         yield item(text, "      ")
+
+
+def left_out_lines(left_out: Sequence[LeftOut]) -> list[str]:
+    """Return a line for each reason for which changes are not offered."""
+    return [f"not offered, {counted(one.changes, 'change')}: {one.text}" for one in left_out]
 
 
 def _below(one: ChangeReport, nodes: Sequence[str], indent: str, *, wide: bool) -> Iterator[str]:

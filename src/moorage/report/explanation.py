@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from moorage.basis.printable import counted, one_line
 from moorage.report.answer import Answer, AnswerRequest, Proof, ending
-from moorage.report.change_lines import change_lines
+from moorage.report.change_lines import change_lines, left_out_lines
 from moorage.report.explanation_values import (
     ConflictTerm,
     ExplainRequest,
@@ -96,9 +96,12 @@ def _blocks(explanation: ExplanationValues, *, wide: bool) -> Iterator[str]:
         yield "\n".join(change_lines(explanation.changes, explanation.nodes, explanation.left_out, wide=wide))
     elif explanation.no_change_helps:
         known = "that makes sense" if explanation.left_out else "that is listed"
-        helps = "helps with nodes like those of the cluster. Other nodes: --types FILE"
+        needs = f": it needs {one_line(explanation.needs)}" if explanation.needs else ""
+        types = "--types FILE (a Node manifest or a list of node types; moorage help plan)"
+        helps = f"helps with nodes like those of the cluster{needs}. Other nodes: {types}"
         said = f"What to do: no change {known} {'lets it run' if explanation.outcome == 'gated' else helps}"
-        yield paragraph(said, indent="  ")
+        more = [item(text, "      ") for text in left_out_lines(explanation.left_out)] if wide else []
+        yield "\n".join([paragraph(said, indent="  "), *more])
     if explanation.scores is not None:
         yield score_lines(explanation.scores, explanation.nodes, wide=wide)
         if explanation.scores.runner_up is None and not wide:

@@ -197,7 +197,7 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
     """The answer. ``outcome``: pending, placed, preempts, gated, notOurs, notCreated or ended; ``summary`` is the first line.
 
     ``changes`` are the least changes that would place the pod; ``no_change_helps``: none is known but those ``left_out``,
-    which no one should make.
+    which no one should make; ``needs``: the node that it needs then, in words, if no node is large enough.
     ``not_created``: pods that a quota or a limit range refused.
     """
 
@@ -216,6 +216,7 @@ class ExplanationValues(Answer, frozen=True, kw_only=True):
     changes: tuple[ChangeReport, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     no_change_helps: bool = False
+    needs: str = ""
     preemption: PreemptionReport | None = None
     scores: ScoreReport | None = None
     not_created: RefusedPods | None = None

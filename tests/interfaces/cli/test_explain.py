@@ -471,3 +471,19 @@ def test_a_gang_needs_its_gates_and_its_name(explained):
 
 def test_a_selection_without_a_pending_pod_says_so(moorage):
     assert moorage("explain", "--all", "-l", "app=nope", "-f", "examples/demo").out == "No selected pod is pending.\n"
+
+
+def test_a_pod_larger_than_every_node_needs_another_node(moorage, tmp_path):
+    demo = DEMO
+    text = " ".join(moorage("explain", "warehouse", "-f", demo).out.split())
+    assert "it needs a node with 24 cpu and 200Gi of memory. Other nodes: --types FILE (a Node manifest" in text
+    assert "not offered" not in text
+    assert (
+        "not offered, 28 changes: a node has what its machine has"
+        in moorage("explain", "warehouse", "-f", demo, "-o", "wide").out
+    )
+    types = tmp_path / "huge.yaml"
+    types.write_text(
+        "{apiVersion: v1, kind: Node, metadata: {name: huge}, status: {allocatable: {cpu: 32, memory: 256Gi, pods: 110}}}"
+    )
+    assert "add a node like huge" in moorage("explain", "warehouse", "-f", demo, "--types", str(types)).out

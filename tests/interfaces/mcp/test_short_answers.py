@@ -132,6 +132,8 @@ HINTS = {
     "Verified by the engine. More: -o wide": "Verified by the engine.",
     "helps with nodes like those. Other nodes:\n  --types FILE\n\nVerified": "helps with nodes like those.\n\nVerified",
     "helps with nodes like those.\n  Other nodes: --types FILE": "helps with nodes like those.",
+    "like those. Other nodes: --types FILE (a Node\n  manifest; moorage help plan)\n\nVerified": "like those.\n\nVerified",
+    "than the default one\n  (give --config and --plugins).": "than the default one.",
     "that is all (-o wide for\n    the rest)": "that is all",
     "kubectl scale deployment web --replicas=3": "kubectl scale deployment web --replicas=3",
 }

@@ -8,7 +8,9 @@ from typing import Final
 
 from msgspec.structs import asdict, replace
 
+from moorage.api.core import Pod
 from moorage.framework.changes import Change
+from moorage.laboratory.amount_text import quantity_of
 from moorage.laboratory.change.advice import LEFT_OUT
 from moorage.laboratory.change.change_text import describe
 from moorage.laboratory.change.least_change import ChangeLimits, Remedy, find_least_change
@@ -17,10 +19,12 @@ from moorage.laboratory.surroundings import Surroundings
 from moorage.laboratory.trial.trials import Trials
 from moorage.report.explanation import Explanation, NearestNode, NodeGroup, PodStanding, Proof
 from moorage.report.explanation_values import AtomReport, ChangeReport, LeftOut
+from moorage.state.pod_info import PodInfo
 
 #: Outcomes for which changes are searched.
 CHANGEABLE: Final = frozenset({"pending", "gated", "notOurs"})
 
+_FIT: Final = "NodeResourcesFit"
 _MORE: Final = "more changes that would place the pod, and cheaper ones"
 
 
@@ -38,17 +42,35 @@ def with_changes(explanation: Explanation, trials: Trials, around: Surroundings,
     at = dict(zip(explanation.nodes, count(), strict=False))
     changes = tuple(_report(one, at) for one in answers.remedies)
     groups = _ranked(explanation, changes)
+    helpless = not changes and not answers.is_placed and budget.stopped is None
     return replace(
         explanation,
         changes=changes,
         left_out=tuple(LeftOut(reason, LEFT_OUT[reason], count) for reason, count in answers.left_out.items()),
-        no_change_helps=not changes and not answers.is_placed and budget.stopped is None,
+        no_change_helps=helpless,
+        needs=_needed(explanation, around) if helpless else "",
         groups=groups,
         nearest=_nearest(explanation, groups),
         standing=_standing(explanation, changes) if budget.stopped is None else explanation.standing,
         proof=Proof(answers.proof, answers.runs, answers.considered),
         stopped=budget.stopped,
     )
+
+
+def _needed(explanation: Explanation, around: Surroundings) -> str:
+    """Return the node that a pod needs, in words, if its requests keep it off every node; else ""."""
+    groups = explanation.groups
+    if not groups or not all(any(one.plugin == _FIT for one in group.refusals) for group in groups):
+        return ""
+    namespace, _, name = explanation.pod.partition("/")
+    pod = around.find(Pod, namespace, name)
+    requests = PodInfo(pod).requests if isinstance(pod, Pod) else {}
+    amounts = [(name, quantity_of(name, count)) for name, count in requests.items() if count]
+    return f"a node with {' and '.join(_amount(*one) for one in amounts)}" if amounts else ""
+
+
+def _amount(resource: str, quantity: str) -> str:
+    return f"{quantity} of memory" if resource == "memory" else f"{quantity} {resource}"
 
 
 def _standing(explanation: Explanation, changes: Collection[ChangeReport]) -> PodStanding:

@@ -149,7 +149,8 @@ def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[st
 
     Text is never the name of a file, as it may come with a request; a ``Path`` is.
 
-    A file may also be a list of instance types with offerings, as ``read_price_list`` takes it.
+    A file may also have Node manifests, each a type of its name without a price, or be a list of instance types with offerings,
+    as ``read_price_list`` takes it.
 
     Raises  InputError that names the field
     """
@@ -159,7 +160,7 @@ def read_types(given: Sequence[NodeType | Mapping[str, Any]] | str | PathLike[st
         if not isinstance(text, str):
             where = fspath(text)
             text = _read(where)
-        given = _parsed(text, where)
+        given = _parsed(text, where, nodes=True)
         if given and isinstance(given[0], Mapping) and "offerings" in given[0]:
             prices = price_list(text, where)
             return types_of_offerings(prices.types, prices.well_known)
@@ -212,28 +213,42 @@ def _read(path: str) -> str:
         raise InputError(f"{path}: this is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
-def _parsed(text: str, where: str) -> list[Any]:
+def _parsed(text: str, where: str, *, nodes: bool = False) -> list[Any]:
+    """Return the list in a text; with ``nodes``, also of one or more manifests of nodes."""
     import yaml  # loaded only for price lists
 
     try:
         found = json.loads(text)  # JSON is YAML, but a long list of prices takes YAML's parser seconds
     except ValueError:
         try:
-            found = yaml.safe_load(text)
+            found = list(yaml.safe_load_all(text))
         except yaml.YAMLError as error:
             mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "it cannot be parsed"
             line = "" if mark is None else f":{mark.line + 1}"
             raise InputError(f"{where}{line}: no YAML: {problem}") from None
+        found = [one for one in found if one is not None] if nodes and len(found) > 1 else found[0] if found else None
+    if nodes and isinstance(found, dict) and found.get("kind") in {"Node", "NodeList", "List"}:
+        items = found.get("items")
+        found = [found] if found["kind"] == "Node" else items if isinstance(items, list) else []
     if isinstance(found, dict) and "types" in found and set(found) <= {"types", "currency", "date"}:
         found = found["types"]
     if not isinstance(found, list):
-        raise InputError(f"{where}: expected a list of node types")
+        raise InputError(
+            f"{where}: expected a list of node types, such as {{name: large, price: 1, like: NODE}}, or Node manifests;"
+            " moorage help plan has the fields"
+        )
     return found
 
 
 def _type(given: Mapping[str, Any], where: str) -> NodeType:
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise InputError(f"{where}: expected a mapping with name, node or like, price, max and zones")
+    if given.get("kind") == "Node":
+        metadata = given.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, Mapping) else None
+        if not isinstance(name, str) or not name:
+            raise InputError(f"{where}.metadata.name: a type needs a name")
+        return NodeType(name=name, node=given)
     unknown = sorted(set(given) - _FIELDS)
     if unknown:
         raise InputError(f"{where}.{unknown[0]}: no such field; use {', '.join(sorted(_FIELDS))}")

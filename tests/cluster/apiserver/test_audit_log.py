@@ -15,6 +15,8 @@ import pytest
 from yarl import URL
 
 from moorage.api.documents.audit_notes import AuditNotes
+from moorage.api.documents.http_messages import HTTPRequest
+from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.admission_configuration import read_admission_configuration
 from moorage.cluster.apiserver.audit_policy import (
@@ -132,6 +134,35 @@ def test_requests_without_a_credential_are_recorded():
     first, second = written.events
     assert first["user"] == {"username": "system:anonymous", "groups": ["system:unauthenticated"]}
     assert (second["stage"], second["user"], second["responseStatus"]["code"]) == ("ResponseStarted", {}, 403)
+
+
+class Site:
+    """A web site that only makes requests in a user's name."""
+
+    def connect(self, perform):
+        self.perform = perform
+
+    def serves(self, path):
+        return path.startswith("/ui/")
+
+    def end(self):
+        pass
+
+
+def test_requests_that_a_page_makes_in_the_name_of_a_user_are_recorded():
+    written, site = Written(), Site()
+
+    async def run():
+        async with serving(open_store(), Authenticator({}), site=site, audit=written.log):
+            for user in (ADMIN, User("jane")):
+                asked = HTTPRequest("DELETE", "/api/v1/nodes/n", {}, "", "application/json", b"", user, "moorage-ui")
+                with pytest.raises(ApiError):
+                    await site.perform(asked)
+
+    asyncio.run(run())
+    shown = [(one["user"]["username"], one["objectRef"]["name"], one["responseStatus"]["code"]) for one in written.events]
+    assert shown == [("moorage-admin", "n", 404), ("jane", "n", 403)]
+    assert [one["annotations"]["authorization.k8s.io/decision"] for one in written.events] == ["allow", "forbid"]
 
 
 def test_texts_that_are_not_utf_8_do_not_break_a_line():

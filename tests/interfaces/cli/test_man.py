@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -79,3 +80,10 @@ def test_the_pages_that_the_wheel_installs_are_those_of_now():
     """If this fails: make man."""
     installed = {path.stem: path.read_text("utf-8") for path in (Path(__file__).parents[3] / "man").glob("*.1")}
     assert installed == dict(man_pages())
+
+
+def test_a_terminal_shows_a_page_formatted(monkeypatch, moorage):
+    monkeypatch.setattr("moorage.interfaces.cli.man.bare", lambda stream: SimpleNamespace(isatty=lambda: True))
+    shown = moorage("man", "drain")
+    assert (shown.status, ".TH" in shown.out) == (0, False)
+    assert shown.out.startswith("Usage: moorage drain [OPTIONS] NODE")

@@ -23,6 +23,7 @@ from moorage.errors import InputError
 from moorage.interfaces.cli.live.embedded_cluster import Ready
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
 from moorage.interfaces.cli.live.up import _print_ready, up
+from tests.interfaces.cli.conftest import ROOT
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "up.md"
 DUMP = """
@@ -455,3 +456,14 @@ def test_a_pod_needs_its_service_account_and_those_of_an_input_are_made(store, t
         store.create(pods, "shop", {**late, "metadata": {"name": "lost"}})
     why = 'error looking up service account shop/ghost: serviceaccount "ghost" not found'
     assert (refused.value.code, str(refused.value)) == (403, f'pods "lost" is forbidden: {why}')
+
+
+@pytest.mark.parametrize(("option", "command"), [("--port", ["report", "--serve"]), ("--http", ["mcp"])], ids=["report", "mcp"])
+def test_every_server_reports_a_port_in_use(moorage, option, command):
+    if command == ["mcp"]:
+        pytest.importorskip("mcp")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = moorage(*command, "-f", str(ROOT / "examples/demo"), option, str(port))
+    why = f"127.0.0.1:{port} cannot be listened on: Address already in use; 0 selects a free port"
+    assert (ran.status, ran.out, ran.err) == (1, "", f"error: {option}: {why}\n")

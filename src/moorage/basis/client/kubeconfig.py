@@ -189,7 +189,7 @@ def read_kubeconfig(paths: Sequence[Path], *, must_exist: bool, warn: Callable[[
                 raise InputError(f"{path}: no such file")
             continue
         text, found = read_file(path, _MAX_BYTES, pipe_s=_PIPE_S), True
-        if path.is_file() and path.stat().st_mode & 0o077:
+        if text and path.is_file() and path.stat().st_mode & 0o077:
             warn(f"{path}: this file contains credentials and others can read it; chmod 600 it")
         _merge(merged, path, text)
     if not found:

@@ -9,6 +9,7 @@ Source  kube-apiserver, --bind-address; k3s, --tls-san
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -49,6 +50,12 @@ class Address(NamedTuple):
     def hosts(self) -> Iterable[str]:
         """The names in the form of ``Host`` headers."""
         return map(_in_url, self.names)
+
+
+def cannot_listen(option: str, host: str, port: int, error: OSError) -> ConfigError:
+    """Return the error for a port, given with an option, that the system does not let us listen on."""
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return ConfigError(f"{option}: {host}:{port} cannot be listened on: {why}; 0 selects a free port")
 
 
 def is_loopback(address: str) -> bool:

@@ -57,7 +57,7 @@ def show_help(words: tuple[str, ...]) -> int:
     if page is not None:
         _show(page.read_text(encoding="utf-8"))
     else:
-        click.echo(_command_help(words))
+        click.echo(command_help(words))
     return OK
 
 
@@ -92,7 +92,7 @@ def _schema(name: str) -> str:
     return known[name].read_text(encoding="utf-8")
 
 
-def _command_help(words: tuple[str, ...]) -> str:
+def command_help(words: tuple[str, ...]) -> str:
     """Return the help of a command.
 
     Raises  InputError if there is no such command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +12,10 @@ import click
 
 from moorage import __version__
 from moorage.errors import InputError
+from moorage.interfaces.cli.help import command_help
 from moorage.interfaces.cli.main import OK, cli
 from moorage.interfaces.cli.option_tables import described
+from moorage.interfaces.cli.terminal import bare
 
 #: click's mark at the start of a paragraph whose line breaks are kept.
 _AS_IT_IS = "\b\n"
@@ -98,5 +101,8 @@ def man(words: tuple[str, ...], folder: Path | None) -> int:
     name = "-".join(["moorage", *words])
     if name not in pages:
         raise InputError(f"{' '.join(words)}: no such command; see moorage --help")
-    click.echo(pages[name], nl=False)
+    if bare(sys.stdout).isatty():
+        click.echo_via_pager(command_help(words))  # the same texts, as a terminal shows them
+    else:
+        click.echo(pages[name], nl=False)
     return OK

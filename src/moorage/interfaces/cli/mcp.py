@@ -16,6 +16,7 @@ from moorage.interfaces.cli.terminal import Progress, say, unguard
 from moorage.interfaces.web.question_folders import question_folder
 from moorage.laboratory.cluster import Cluster
 from moorage.laboratory.dump.live_dump import endpoint_of
+from moorage.live.server.listening import listen
 
 
 @described("mcp")
@@ -23,7 +24,7 @@ def mcp(**given: Any) -> None:
     """Run ``moorage mcp``."""
     try:
         from moorage.interfaces.mcp.answers import AgentAnswers, ClusterView
-        from moorage.interfaces.mcp.server import make_server, own_pages
+        from moorage.interfaces.mcp.server import make_server, serve_http
     except ImportError as error:
         raise InputError(f"moorage mcp needs the package mcp ({error}); install it with: {how_to_add('mcp')}") from None
 
@@ -54,5 +55,8 @@ def mcp(**given: Any) -> None:
             unguard()  # the protocol is JSON, which escapes control characters, and needs the plain stream
             server.run("stdio")
         else:
-            say(f"http://127.0.0.1:{given['port']}/mcp\nCtrl-C stops it.", err=True)
-            server.run("streamable-http", host="127.0.0.1", port=given["port"], transport_security=own_pages(given["port"]))
+            with listen("127.0.0.1", given["port"], option="--http") as opened:
+                port = opened.getsockname()[1]
+                say(f"http://127.0.0.1:{port}/mcp", err=True)
+                say("Ctrl-C stops it.", err=True)
+                serve_http(server, opened)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from itertools import count
+from socket import socket
 from typing import Annotated, Any, Final, Literal
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -207,7 +208,17 @@ def make_server(answers: AgentAnswers, view: ClusterView, usage: str = "") -> MC
     return server
 
 
-def own_pages(port: int) -> TransportSecuritySettings:
+def serve_http(server: MCPServer[None], opened: socket) -> None:
+    """Serve on a listening socket of this machine until Ctrl-C or SIGTERM."""
+    import uvicorn  # only a server needs it
+
+    port = opened.getsockname()[1]
+    app = server.streamable_http_app(transport_security=_own_pages(port))
+    serving = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    asyncio.run(serving.serve(sockets=[opened]))
+
+
+def _own_pages(port: int) -> TransportSecuritySettings:
     """Return the settings of a server on a port of this machine: pages of other origins, other ports included, are refused."""
     hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")]
     return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts])

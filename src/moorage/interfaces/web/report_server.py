@@ -60,7 +60,7 @@ async def serve_cluster(
     ``logs`` are the logs of recorders among the input, each with the moment that is read; one log is the past of the cluster.
     ``price_of`` says what a node costs.
 
-    Raises  InputError if the port cannot be listened on
+    Raises  ConfigError if the port cannot be listened on
     """
 
     async def words_given(_: Path) -> tuple[Sequence[str], None]:
@@ -80,7 +80,7 @@ async def serve_cluster(
     with question_folder() as folder:
         board = Board(folder, words_given, answer, on_change=hub.wake, past_of=partial(run_in, price_of=price_of))
         QuestionRoutes(site, board, tuple, answer.prepare)
-        async with serving(_application(site), listen(_LOCAL, port), None) as bound:
+        async with serving(_application(site), listen(_LOCAL, port, option="--port"), None) as bound:
             on_ready(f"http://{_LOCAL}:{bound}/ui/#token={sessions.make_token(_Reader())}")
             try:
                 await asyncio.Event().wait()

@@ -15,6 +15,7 @@ from typing import Final
 from aiohttp import web
 
 from moorage.basis.serving.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
+from moorage.basis.serving.listen_addresses import cannot_listen
 from moorage.errors import InputError
 
 #: Health checks, scrapers and people need few connections, and slow ones are closed.
@@ -26,10 +27,12 @@ ANSWER_S: Final = 60.0
 _FAREWELL_S: Final = 1.0
 
 
-def listen(address: str, port: int, *, share_port: bool = False) -> socket.socket:
+def listen(address: str, port: int, *, share_port: bool = False, option: str = "") -> socket.socket:
     """Return a listening socket; an unspecified address stands for all interfaces, IPv4 and IPv6.
 
-    Raises  InputError if the address cannot be used, for example because the port is in use
+    ``option``: the option of Moorage that gives the port. Without it, an error has kube-scheduler's words.
+
+    Raises  InputError, or ConfigError with ``option``, if the address cannot be used, for example because the port is in use
     """
     where = ip_address(address)
     both = where.is_unspecified and socket.has_dualstack_ipv6()
@@ -46,6 +49,8 @@ def listen(address: str, port: int, *, share_port: bool = False) -> socket.socke
         opened.setblocking(False)
     except OSError as error:
         opened.close()
+        if option:
+            raise cannot_listen(option, str(where), port, error) from None
         reason = (error.strerror or str(error)).lower()
         place = f"{where}:{port}"
         raise InputError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import random
 import secrets
 import socket
@@ -20,7 +19,7 @@ from aiohttp import web
 from moorage.api.feature_gates import FeatureGates
 from moorage.basis.files import Warn
 from moorage.basis.serving.connections import BACKLOG, AcceptLimits, ConnectionAcceptor
-from moorage.basis.serving.listen_addresses import is_loopback
+from moorage.basis.serving.listen_addresses import cannot_listen, is_loopback
 from moorage.cluster.apiserver.access.authentication import Authenticator
 from moorage.cluster.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.cluster.apiserver.address_objects import keep_service_addresses
@@ -84,8 +83,7 @@ def _listen(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRNOTAVAIL:
             why = f"--bind-address: {host} is not an address of this machine; 0.0.0.0 stands for all of them"
             raise ConfigError(why) from None
-        why = os.strerror(error.errno) if error.errno else str(error)
-        raise ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 selects a free port") from None
+        raise cannot_listen("--port", host, port, error) from None
 
 
 #: How far resource versions jump at each start. The file may lack the last changes that watches have seen, whose versions must

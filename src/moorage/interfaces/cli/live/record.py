@@ -337,6 +337,6 @@ def _limits(texts: tuple[str, ...]) -> LogLimits:
 def _listening(text: str) -> socket:
     host, _, port = text.rpartition(":")
     try:
-        return listen(host.strip("[]"), int(port))
+        return listen(host.strip("[]"), int(port), option="--listen")
     except (ValueError, OverflowError):
         raise click.UsageError(f"--listen {text}: write an IP address and a port, such as 127.0.0.1:9464") from None

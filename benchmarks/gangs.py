@@ -93,7 +93,8 @@ def _pod(name: str, cpu_milli: int, priority: int, group: str) -> dict[str, Any]
 
 
 def _tree(name: str) -> dict[str, Any]:
-    spec = {"schedulingPolicy": {"gang": {"minGroupCount": 2}}, "priority": 1000}
+    reference = {"workloadName": "trees", "templateName": "tree"}
+    spec = {"schedulingPolicy": {"gang": {"minGroupCount": 2}}, "priority": 1000, "workloadRef": reference}
     meta = {"name": name, "namespace": "default"}
     return {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "CompositePodGroup", "metadata": meta, "spec": spec}
 

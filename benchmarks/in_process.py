@@ -28,7 +28,7 @@ from benchmarks.mix_events import Mix, creations, manifest, write_mix
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Pod
 from moorage.api.meta import Object
-from moorage.interfaces.cli.terminal import collect_seldom, keep_freed_memory
+from moorage.interfaces.cli.given_back_memory import collect_seldom, keep_freed_memory
 from moorage.simulator.cluster_run import objects_of
 from moorage.simulator.simulate import Options, prepare
 from tools.oracles import Program, built

@@ -129,7 +129,7 @@ REFUSED = {
     "no such workload": ("deployment/api cpu=1", "deployment/api cpu=1: the input has no such workload"),
     "a field of pods": ("deployment/web nodeName=n1", "nodeName is of a pod, not of a template"),
     "a priority": ("deployment/web priority=5", "priority is of a pod, not of a template; set priorityClassName"),
-    "an unknown field": ("deployment/web cpus=1", "unknown field of a pod; fields: nodeName=VALUE, "),
+    "an unknown field": ("deployment/web cpus=1", "unknown field of a deployment; close: cpu=AMOUNT"),
     "no number": ("deployment/web replicas=many", "write KIND/NAME=N or KIND/NAMESPACE/NAME=N"),
     "too much in the name": ("deployment/a/b/c cpu=1", "write 'KIND/NAME FIELD=VALUE', such as 'deployment/web replicas=5'"),
     "another kind": ("service/web cpu=1", "edits change a pod, a node, a workload or config, not a service"),

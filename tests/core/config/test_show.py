@@ -142,9 +142,5 @@ def test_the_table_lists_plugins_by_extension_point():
 
 def test_the_page_about_configuration_lists_the_defaults():
     page = (Path(__file__).parents[3] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| (\w+) \| ([`\w, ]+) \|( \d+)? \|$", page.partition("the defaults are:")[2], flags=re.MULTILINE)
-    assert [(name, points.replace("`", "").split(", "), weight.strip()) for name, points, weight in listed] == [
-        (plugin.name, points, str(plugin.weight or 1) if "score" in points else "")
-        for plugin in default_plugins(GATES)
-        for points in [[point for point in POINTS_1_36[plugin.name] if point in POINTS]]
-    ]
+    listed = re.search(r"^(\w+(?:, \w+)+)\.$", page.partition("the defaults are:")[2], flags=re.MULTILINE)
+    assert listed[1].split(", ") == [plugin.name for plugin in default_plugins(GATES)]

@@ -380,7 +380,7 @@ def test_faults_name_their_place(tmp_path, name, content, message):
 
 
 def test_unknown_formats_and_missing_files(tmp_path):
-    with pytest.raises(InputError, match="nope: no such format of traces; the formats are openb, "):
+    with pytest.raises(InputError, match="nope: no such format of traces; close: openb; the formats are openb, "):
         read_trace("nope", tmp_path)
     with pytest.raises(InputError, match="openb: needs the file of nodes"):
         read_trace("openb", tmp_path / "pods.csv")

@@ -513,10 +513,10 @@ REFUSALS = {
     "too much": (
         lambda method, path: raw(f"{method} {path} HTTP/1.1", f"Content-Length: {(3 << 20) + 1}"), {413},
     ),
-    "nonsense": (of_json(b"{"), {400, 404, 405, 415}),
+    "nonsense": (of_json(b"{"), {400, 404, 405, 415, 503}),  # 503: a proxy reads no body, and nothing listens behind it
     "nothing to be read": (
         lambda method, path: raw(f"{method} {path} HTTP/1.1", "Content-Type: text/plain", "Content-Length: 1", body=b"x"),
-        {404, 405, 415},
+        {404, 405, 415, 503},
     ),
 }  # fmt: skip
 

@@ -94,7 +94,7 @@ class PendingReport(Answer, frozen=True, kw_only=True):
         if self.placed < self.pending:  # what is proven is of sets that place all
             return f"{run}Together they cost {cost:g}. "
         if self.proof.kind == "exhaustive":
-            return f"{run}No set of the known changes that places all costs less than these: {cost:g}. "
+            return f"{run}No set of the known changes that places all costs less than these: {cost:g} by the table of costs. "
         return (
             run if not least else f"{run}Together they cost {cost:g}; no set costs less than {least:g}, and one may cost less. "
         )

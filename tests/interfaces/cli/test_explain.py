@@ -106,13 +106,14 @@ def test_many_pods_of_a_workload_begin_with_what_they_have_in_common(explained, 
     args = ["-f", str(tmp_path / "shop.yaml"), "--probes", "60"]
     for name in ("shop/web", "web", "deployment/web"):
         status, out, _ = explained(name, *args)
-        assert (status, out.splitlines()[:4]) == (
+        assert (status, out.splitlines()[:5]) == (
             2,
             [
                 "5 of 9 pods are pending, for 1 cause.",
                 "  ✗ shop/web ×5: no node has 1 cpu free: n1 has most, 0",  # noqa: RUF001
                 "  ✓ shop/web ×4: not pending",  # noqa: RUF001
                 "Below: one pod of each cause. All pods: -o wide",
+                "The changes below are for 1 of the 5 pending pods; for all: moorage explain --pending",
             ],
         )
         assert out.count("is pending: no node") == 1

@@ -260,6 +260,10 @@ def _folded(found: list[Answer], named: int, *, ascii_only: bool) -> tuple[str, 
             names = some_pods([one.pod for one in those])
             lines.append(paragraph(one_line(f"{names}: {cause}"), indent=f"  {sign} ", hanging="    "))
         lines.append(paragraph(f"Below: {'one pod of each cause' if causes else 'one of them'}. All pods: -o wide"))
+        pending = len(pods) - len(placed)
+        if pending > len(causes):
+            shown = f"The changes below are for {len(causes)} of the {pending} pending pods; for all: moorage explain --pending"
+            lines.append(paragraph(shown))
     first = [those[0] for _, those in causes] or placed[:1]
     return style.finished("\n".join(lines) + "\n\n"), [*first, *(one for one in found if not isinstance(one, Explanation))]
 

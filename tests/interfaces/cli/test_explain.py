@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from moorage import read
+from moorage.framework.changes import Change
 from moorage.interfaces.cli.main import main
+from moorage.laboratory.change.effects import _rollouts
+from moorage.laboratory.surroundings import ListedObjects
 from tests.interfaces.cli.test_simulate_output import violations
 
 ROOT = Path(__file__).parents[3]
@@ -488,3 +492,59 @@ def test_a_pod_larger_than_every_node_needs_another_node(moorage, tmp_path):
         "{apiVersion: v1, kind: Node, metadata: {name: huge}, status: {allocatable: {cpu: 32, memory: 256Gi, pods: 110}}}"
     )
     assert "add a node like huge" in moorage("explain", "warehouse", "-f", demo, "--types", str(types)).out
+
+
+def test_a_kind_and_a_name_are_written_with_a_slash(moorage):
+    ran = moorage("explain", "deploy", "web", "-f", DEMO)
+    assert (ran.status, ran.err.rstrip().endswith("a kind and a name are written with a slash: deploy/NAME")) == (1, True)
+
+
+def a_rollout(path, ready=3, surge=1):
+    """Write a deployment of ``ready`` pods that run and ``surge`` pending ones of its next template."""
+    owner = {"apiVersion": "apps/v1", "controller": True}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    selector = {"matchLabels": {"app": "web"}}
+    objects = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+         "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default", "uid": "d"},
+         "spec": {"replicas": ready, "selector": selector, "template": template}},
+    ]  # fmt: skip
+    for at in range(ready + surge):
+        name = "web-old" if at < ready else "web-new"
+        spec = {
+            "containers": [{"name": "c", "image": "i"}],
+            **({"nodeName": "n1"} if at < ready else {"nodeSelector": {"disk": "x"}}),
+        }
+        meta = {"name": f"{name}-{at}", "namespace": "default", "labels": {"app": "web"}}
+        meta["ownerReferences"] = [{**owner, "kind": "ReplicaSet", "name": name, "uid": name}]
+        objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    for name in ("web-old", "web-new"):
+        meta = {"name": name, "namespace": "default", "uid": name, "labels": {"app": "web"}}
+        meta["ownerReferences"] = [{**owner, "kind": "Deployment", "name": "web", "uid": "d"}]
+        count = ready if name == "web-old" else surge
+        objects.append(
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta,
+             "spec": {"replicas": count, "selector": selector, "template": template}}
+        )  # fmt: skip
+    path.write_text(yaml.safe_dump_all(objects))
+    return str(path)
+
+
+def test_a_workload_with_a_pending_pod_begins_with_it(moorage, tmp_path):
+    path = a_rollout(tmp_path / "c.yaml")
+    ran = moorage("explain", "deployment/web", "-f", path)
+    first = ran.out.splitlines()
+    assert (ran.status, first[0]) == (2, "1 of 4 pods are pending, for 1 cause.")
+    assert first[1].startswith("  ✗ default/web-new-3: ")
+    assert first[2].startswith("  ✓ default/web-old-0")
+    wide = moorage("explain", "deployment/web", "-f", path, "-o", "wide").out
+    assert wide.startswith("default/web-new-3 is pending")
+    assert "default/web-old-2" in wide
+
+
+def test_a_rollout_counts_the_replicas_of_the_spec(tmp_path):
+    cluster = read([a_rollout(tmp_path / "c.yaml")])
+    around = ListedObjects([*cluster.pods, *cluster.deployments, *cluster.replica_sets])
+    change = Change("pod", "drop", "pod/default/web-new-3", "nodeSelector", "x", None)
+    assert list(_rollouts([change], around)) == ["rolls out all 3 pods of deployment/web"]

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from moorage.api.core import Node, Pod
-from moorage.api.workloads import DaemonSet
+from moorage.api.core import ENDED_PHASES, Node, Pod, ReplicationController
+from moorage.api.workloads import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from moorage.basis.printable import counted, some
 from moorage.framework.changes import Change
 from moorage.laboratory.change.change_text import workload_of
@@ -19,6 +19,8 @@ from moorage.report.short_names import together
 NO_PRICES: Final[Mapping[str, float]] = {}
 _OWNER: Final = "the owner of "
 _TEAMS: Final = {"node": "the node team", "cluster": "the cluster team", "config": "the owner of the scheduler"}
+#: Workloads that say how many pods they are to have.
+_SCALED: Final = (Deployment, StatefulSet, ReplicaSet, ReplicationController)
 #: Changes of a pod that need no new pod.
 _IN_PLACE: Final = frozenset(["ungate", "tolerate", "tolerate-own"])
 
@@ -97,14 +99,25 @@ def _rollouts(changes: Iterable[Change], around: Surroundings) -> Iterator[str]:
         if (pod.namespace, workload) in seen:
             continue
         seen.add((pod.namespace, workload))
-        mine = [
-            one for one in around.all_of(Pod)
-            if isinstance(one, Pod) and one.namespace == pod.namespace and workload_of(one, around) == workload
-        ]  # fmt: skip
+        count = _replicas(pod.namespace, *workload, around)
         kind, name = workload
-        yield f"rolls out {'the' if len(mine) == 1 else 'all'} {counted(len(mine), 'pod')} of {kind.lower()}/{name}"
+        yield f"rolls out {'the' if count == 1 else 'all'} {counted(count, 'pod')} of {kind.lower()}/{name}"
     if alone:
         yield f"the {'pod is' if alone == 1 else 'pods are'} created again"
+
+
+def _replicas(namespace: str, kind: str, name: str, around: Surroundings) -> int:
+    """Return how many pods a workload is to have; of one that does not say it, how many it has that are to stay.
+
+    Its pods are more while a rollout is in progress.
+    """
+    known = next((one for one in _SCALED if one.__name__ == kind), None)
+    found = None if known is None else around.find(known, namespace, name)
+    if isinstance(found, _SCALED):
+        return 1 if found.spec.replicas is None else found.spec.replicas
+    pods = (one for one in around.all_of(Pod) if isinstance(one, Pod) and one.namespace == namespace)
+    alive = (one for one in pods if one.metadata.deletion_timestamp is None and one.status.phase not in ENDED_PHASES)
+    return sum(workload_of(one, around) == (kind, name) for one in alive)
 
 
 def _daemons(changes: Iterable[Change], around: Surroundings) -> Iterator[str]:

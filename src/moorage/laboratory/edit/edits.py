@@ -204,6 +204,8 @@ def pods_asked_for(asked: str, pods: Sequence[Pod], workloads: Mapping[str, str]
         close = (
             close_to(asked, known) if among or not namespace else close_to(namespace, sorted({pod.namespace for pod in pods}))
         )
+        if asked.lower() in {*WORKLOAD_KINDS, *_POD}:  # as kubectl takes them apart: deploy web
+            close = f"; a kind and a name are written with a slash: {asked}/NAME"
         raise InputError(f"no pod or workload {asked} among {counted(len(among), 'pod')}{where}{close}")
     return found
 

@@ -232,6 +232,8 @@ def explain(**given: Any) -> int:
     status = exit_status(*found)
     folds = given["pods"] and given["output"] == "text"
     heading, found = _folded(found, len(given["pods"]), ascii_only=given["ascii_only"]) if folds else ("", found)
+    if given["output"] == "wide" and len(found) > len(given["pods"]) > 0:  # those of a workload that wait are asked about
+        found = sorted(found, key=lambda one: bool(one.holds))
     print_styled(heading)
     text = heading + print_explanations(
         found, given["output"], ascii_only=given["ascii_only"], among=among, printed=early.printed, refused=refused
@@ -245,11 +247,11 @@ def _folded(found: list[Answer], named: int, *, ascii_only: bool) -> tuple[str, 
     """Return what many pods have in common, as text, and the explanations to print: of the first pod of each cause.
 
     If no pod is pending, that is the first pod that has a node. A few pods are all printed, unless they are those of workloads
-    and wait for the same cause. ``named``: how many names were given.
+    and some wait for the same cause or have a node. ``named``: how many names were given.
     """
     pods = [one for one in found if isinstance(one, Explanation)]
     causes, placed = grouped(one for one in pods if not one.holds), [one for one in pods if one.holds]
-    is_said_again = len(pods) > named and any(len(those) > 1 for _, those in causes)
+    is_said_again = len(pods) > named and (bool(placed and causes) or any(len(those) > 1 for _, those in causes))
     if len(pods) <= _MOST_PRINTED and not is_said_again:
         return "", found
     style = output_style(ascii_only=ascii_only)

@@ -41,7 +41,7 @@ from moorage.report import comparison
 from moorage.report.answer import AnswerRequest, Proof
 from moorage.report.gates import MetricComparison, evaluate_all, parse_gate
 from moorage.report.run_values import MeasuredRun
-from moorage.simulator.simulate import Options, load_options
+from moorage.simulator.simulate import IDLE, Options, load_options
 from moorage.simulator.trace import Trace
 
 if TYPE_CHECKING:
@@ -500,6 +500,9 @@ def _input_alone(a: Iterable[Pod], b: Iterable[Pod], known: Collection[str]) -> 
 
 
 def _one_sided(runs: _Runs) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the notes on the input that one side alone has."""
-    of_a, of_b = runs.a[0].notes, runs.b[0].notes
-    return tuple(one for one in of_a if one not in of_b), tuple(one for one in of_b if one not in of_a)
+    """Return the notes on the input that one side alone has; a plugin that the other side runs is not idle."""
+    sides = runs.a[0].notes, runs.b[0].notes
+    of_a, of_b = (
+        tuple(one for one in mine if one not in other and not one.endswith(IDLE)) for mine, other in (sides, sides[::-1])
+    )
+    return of_a, of_b

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
-from typing import Any
+from typing import Any, Final
 
 from moorage.api.core import Object, Pod
 from moorage.api.feature_gates import FeatureGates
@@ -120,6 +120,9 @@ def kinds_named(options: Options) -> tuple[str, ...]:
 #: An empty simulation, and notes on its plugins.
 Prepared = tuple[SimulatedCluster, list[InputNote]]
 
+#: How the note on a plugin ends that no profile runs.
+IDLE: Final = " was loaded, but no profile enables it"
+
 
 def prepare(
     options: Options,
@@ -156,7 +159,7 @@ def prepare(
         InputNote("UnusableKind", f"a plugin names the invalid kind {name}; use the form plural.version.group")
         for name in scheduler.named_kinds.unusable
     ]
-    notes += [InputNote("IdlePlugin", f"plugin {name} was loaded, but no profile enables it") for name in idle]
+    notes += [InputNote("IdlePlugin", f"plugin {name}{IDLE}") for name in idle]
     noted = _noted(on_attempt, options.scores, scheduler)
     made = simulation(scheduler, noted, ask=options.ask, on_decision=options.on_decision, on_repeats=options.on_repeats)
     return made, notes

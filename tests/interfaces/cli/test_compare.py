@@ -84,3 +84,20 @@ def test_what_it_refuses(moorage, args, says):
     ran = moorage(*DEMO, *args)
     assert (ran.status, ran.out) == (1, "")
     assert says in ran.err
+
+
+def test_a_plugin_that_one_side_runs_is_not_called_idle(moorage, tmp_path):
+    (tmp_path / "quiet.py").write_text(
+        'class Quiet:\n    name = "Quiet"\n\n    def score_node(self, pod, node):\n        return 0\n'
+    )
+    (tmp_path / "b.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{plugins: {multiPoint: {enabled: [{name: Quiet}]}}}]\n"
+    )
+    (tmp_path / "n.yaml").write_text(
+        "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 1, memory: 1Gi, pods: 5}}}\n"
+    )
+    given = ["compare", "-f", str(tmp_path / "n.yaml"), "--plugins", f"{tmp_path}/quiet.py:Quiet", "--seeds", "1"]
+    used = moorage(*given, "--b", str(tmp_path / "b.yaml"))
+    assert used.status == 0, used.err
+    assert "no profile enables it" not in used.out + used.err

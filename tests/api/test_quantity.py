@@ -238,3 +238,16 @@ def test_formats_as_kubectl_does(tmp_path):
     )
     printed = [one["resources"]["requests"]["cpu"] for one in json.loads(run.stdout)["spec"]["containers"]]
     assert dict(zip(texts, printed, strict=True)) == {text: canonical(text) for text in texts}
+
+
+MEANT = {
+    "8GB": "8G or 8Gi", "512mb": "512M or 512Mi", "1.5 TB": "1.5T or 1.5Ti", "64kB": "64k or 64Ki", "2GiB": "2Gi",
+    "1Gbyte": "1G or 1Gi",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "meant"), MEANT.items())
+def test_a_size_in_bytes_suggests_a_quantity(text, meant):
+    with pytest.raises(QuantityError, match=f"; did you mean {meant}\\?$"):
+        parse(text)
+    assert all(parse(one) > 0 for one in meant.split(" or "))

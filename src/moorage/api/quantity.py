@@ -78,6 +78,8 @@ _BINARY_SUFFIX = ("", *_BINARY)
 
 # apimachinery's own texts.
 _WRONG_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+#: A size in bytes with a B, which no suffix has.
+_BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtpKMGTP])([iI]?)[bB](?:ytes?)?")
 _WRONG_SUFFIX = "unable to parse quantity's suffix"
 
 
@@ -298,7 +300,17 @@ def _invalid(q: object, why: str) -> QuantityError:
     shown = f"'{q}'" if isinstance(q, str) and q.isprintable() else repr(q)
     if len(shown) > 64:
         shown = shown[:60] + "…" + shown[-1]
-    return QuantityError(f"cannot parse {shown}: {why}")
+    return QuantityError(f"cannot parse {shown}: {why}{_meant(q)}")
+
+
+def _meant(q: object) -> str:
+    """Return a hint for a size in bytes as people write it, such as 8GB or 512 mib; else ""."""
+    found = _BYTES.fullmatch(q) if isinstance(q, str) and len(q) <= MAX_TEXT else None
+    if found is None:
+        return ""
+    number, letter, binary = found[1], found[2].upper(), f"{found[1]}{found[2].upper()}i"
+    decimal = "" if found[3] else f"{number}{'k' if letter == 'K' else letter} or "
+    return f"; did you mean {decimal}{binary}?"
 
 
 # -- printing -----------------------------------------------------------------------------------------------------------

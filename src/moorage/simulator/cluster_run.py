@@ -89,9 +89,17 @@ def input_notes(cluster: ClusterInput) -> list[InputNote]:
     notes = [InputNote("Unused", str(unused)) for unused in report.unused]
     notes += [InputNote("MissingReference", str(missing)) for missing in find_missing(cluster)]
     notes += [InputNote("Remark", text) for text in (*report.notes, *odd_amounts(cluster.pods))]
+    notes += [InputNote("Remark", text) for text in _nodes_without_pods(cluster)]
     if not cluster.nodes and any(not pod.spec.node_name for pod in cluster.pods):
         notes.append(InputNote("Remark", _NO_NODES))
     return notes
+
+
+def _nodes_without_pods(cluster: ClusterInput) -> Iterator[str]:
+    """Yield a note if nodes say how much they have, but not how many pods, so that they take none."""
+    names = [one.name for one in cluster.nodes if one.status.allocatable and "pods" not in one.status.allocatable]
+    if names:
+        yield f"{counted(len(names), 'node')} without pods in status.allocatable, so no pod fits there: {some(names)}"
 
 
 def shared_volumes(cluster: ClusterInput, run: Run) -> Iterator[str]:

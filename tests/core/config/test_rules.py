@@ -341,7 +341,7 @@ RULES = {
     "52 unknown plugin at many points": (
         plugins("{multiPoint: {enabled: [{name: NodeName}, {name: Nope}]}}"),
         f"{PLUGINS}.multiPoint.enabled[1]",
-        'PreFilterPlugin "Nope" does not exist',
+        'plugin "Nope" does not exist',
     ),
     "53 another point": (
         plugins("{postBind: {enabled: [{name: NodeName}]}}"),

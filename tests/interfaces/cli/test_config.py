@@ -143,8 +143,10 @@ def test_an_unknown_plugin_suggests_similar_names(run):
     def refused(name):
         return run("validate -", GOOD + f"profiles: [{{plugins: {{multiPoint: {{enabled: [{{name: {name}}}]}}}}}}]").stderr
 
-    assert refused("NodePort").endswith('PreFilterPlugin "NodePort" does not exist; did you mean "NodePorts"?\n')
-    assert refused("Mine").endswith('"Mine" does not exist; is it one of yours? --plugins MODULE:CLASS loads it\n')
+    assert refused("NodePort").endswith(': plugin "NodePort" does not exist; did you mean "NodePorts"?\n')
+    assert refused("Mine").endswith(
+        '"Mine" does not exist; is it one of yours? --plugins MODULE:CLASS or FILE.py:CLASS loads it\n'
+    )
 
 
 def test_an_uninstalled_plugin_is_noted(run, monkeypatch):

@@ -49,6 +49,10 @@ WRONG = {
         "error: Invalid value for '-o' / '--output': 'xml' is not one of",
     ),
     "a seed that is no number": (["simulate", "--seed", "x"], "error: Invalid value for '--seed': 'x' is not a valid integer."),
+    "two files to compare": (
+        ["compare", "x", "y"],
+        "error: Got unexpected extra arguments (x y); -f reads a cluster; --a and --b read configurations",
+    ),
     "one argument too many": (["simulate", "-f", "x", "y"], "error: Got unexpected extra argument (y)"),
     "a file without its flag": (
         ["simulate", "x", "y"],

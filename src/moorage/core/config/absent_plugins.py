@@ -20,7 +20,7 @@ _TABLE: Final = table_of("moorage.core.config", "release_plugins.toml")
 SUCCESSORS: Final[dict[str, str]] = _TABLE["successors"]
 #: How alike a name and a known one are at least if one is a mistyped form of the other: a letter or two apart.
 _ALIKE: Final = 0.85
-_OWN: Final = "is it one of yours? --plugins MODULE:CLASS loads it"
+_OWN: Final = "is it one of yours? --plugins MODULE:CLASS or FILE.py:CLASS loads it"
 
 
 def hint(name: str, known: Iterable[str]) -> str:

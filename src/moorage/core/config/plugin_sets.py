@@ -236,9 +236,13 @@ def interface(point: str) -> str:
     return f"{point[0].upper()}{point[1:]}Plugin"
 
 
-def _unknown(point: str, name: str, known: Iterable[str]) -> str:
-    """Return kube-scheduler's message for an unknown plugin, and what to write instead."""
-    return f"{interface(point)} {quoted(name)} does not exist; {hint(name, known)}"
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return kube-scheduler's message for an unknown plugin, and what to write instead.
+
+    ``kind``: the interface of its point. Of ``multiPoint``, kube-scheduler names the first one that it visits; which of them
+    the plugin has is not known.
+    """
+    return f"{kind} {quoted(name)} does not exist; {hint(name, known)}"
 
 
 def faults_at(point: str, here: PluginSet, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Iterator[Fault]:
@@ -247,7 +251,7 @@ def faults_at(point: str, here: PluginSet, catalogue: Mapping[str, tuple[str, ..
     for i, plugin in enumerate(here.enabled):
         at, name = f"{path}.enabled[{i}]", plugin.name
         if name not in catalogue:
-            yield Fault("Not found", at, _unknown(point, name, catalogue), name)
+            yield Fault("Not found", at, _unknown(interface(point), name, catalogue), name)
         elif point not in catalogue[name]:
             text = f"plugin {quoted(name)} does not extend {interface(point)} plugin; it runs at {', '.join(catalogue[name])}"
             yield Fault("Invalid value", at, text, name)
@@ -270,7 +274,7 @@ def _unknown_in_multi_point(
     for name in dict.fromkeys(plugin.name for plugin in merged.enabled):
         if name not in catalogue and visited is not None:
             at = _place_in(given.multi_point, name, f"{path}.multiPoint")
-            yield Fault("Not found", at, _unknown(visited, name, catalogue), name)
+            yield Fault("Not found", at, _unknown("plugin", name, catalogue), name)
 
 
 def _repeats(spread: tuple[str, ...], path: str, point: str, given: PluginSet) -> Iterator[Fault]:

@@ -51,7 +51,14 @@ class DescribedCommand(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self._without_values(args))
+        try:
+            return super().parse_args(ctx, self._without_values(args))
+        except click.UsageError as error:
+            options = {name for one in self.params for name in one.opts}
+            if not error.message.startswith("Got unexpected extra argument") or "-f" not in options:
+                raise
+            sides = "; --a and --b read configurations, --b-filename another cluster" if {"--a", "--b"} <= options else ""
+            raise click.UsageError(f"{error.message}; -f reads a cluster{sides}", ctx) from None
 
     def _without_values(self, args: list[str]) -> list[str]:
         """Return the arguments with each flag that has a value replaced by the plain flag, or dropped if the value is false.

@@ -25,7 +25,7 @@ def _quantity(text: str) -> Quantity:
     try:
         return Quantity.parse(text)
     except QuantityError as error:
-        raise EvalError(str(error).rpartition(": ")[2]) from None
+        raise EvalError(str(error).rpartition(": ")[2].partition("; did you mean ")[0]) from None
 
 
 def _as_integer(quantity: Quantity) -> int:

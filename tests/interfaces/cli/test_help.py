@@ -69,3 +69,8 @@ def test_the_wheel_ships_all_pages():
     assert kinds < wheel["force-include"].keys()
     assert wheel["shared-data"] == {"man": "share/man/man1"}
     assert isinstance(cli.get_command(click.Context(cli), "help"), click.Command)
+
+
+@pytest.mark.parametrize(("word", "title"), [("trust", "# Fidelity"), ("security", "# Policies"), ("README", "# Moorage")])
+def test_words_that_people_look_for_find_a_page(moorage, word, title):
+    assert moorage("help", word).out.startswith(f"{title}\n")

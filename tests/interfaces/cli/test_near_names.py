@@ -35,6 +35,8 @@ NEAR = {
         [*EXPLAIN, "--cordon", "dsk=ssd"],
         "no node has this name or matches this selector; close: disk=ssd",
     ),
+    "a selector for a name": (["drain", "-f", "examples/demo", "zone=a"], "the name 'zone=a'; select by labels with -l zone=a"),
+    "a label like none": (["survive", "-f", "examples/demo", "--over", "rack"], "no node has the label rack; nodes have "),
     "the end of a label": (["survive", "-f", "examples/demo", "--over", "zonee"], "no node has the label zonee; close: zone"),
     "a metric": (
         ["compare", "-f", "examples/demo", "--cordon", "general-a1", "--seeds", "1", "--fail-on", "pendng > 0"],
@@ -115,3 +117,12 @@ def test_the_help_of_every_command_has_examples():
     found = dict(commands(cli))
     assert len(found) > 25
     assert {words for words, command in found.items() if "    moorage" not in (command.epilog or "")} == set()
+
+
+def test_text_is_a_table_where_a_command_prints_tables(capsys, pytestconfig):
+    def printed(form):
+        with pytest.raises(SystemExit):
+            main(["simulate", "-f", str(pytestconfig.rootpath / "examples/demo"), "-o", form])
+        return capsys.readouterr().out
+
+    assert printed("text") == printed("table")

@@ -23,6 +23,8 @@ _KINDS: Final = {
     "start": "Start", "operate": "Operate", "extend": "Extend", "research": "Research", "run": "Run it",
     "reference": "Reference", "reference/plugins": "Plugins", "project": "Project",
 }  # fmt: skip
+#: Other words that people look for → the topic.
+_ALSO: Final = {"trust": "fidelity", "security": "policies"}
 _SCHEMA: Final = ".schema.json"
 
 
@@ -50,6 +52,10 @@ def show_help(words: tuple[str, ...]) -> int:
     if topic.endswith(_SCHEMA):
         click.echo(_schema(topic), nl=False)
         return OK
+    if _plain(topic) == "readme":
+        _show((docs_folder() / "index.md").read_text(encoding="utf-8"))
+        return OK
+    topic = _ALSO.get(topic.lower(), topic)
     page = {_plain(name): path for name, path in help_pages().items()}.get(_plain(topic))
     of_atlas = docs_folder() / "atlas" / f"{topic}.md"  # a hundred situations, which the list of topics leaves out
     if page is None and of_atlas.is_file() and of_atlas.parent == docs_folder() / "atlas":

@@ -249,10 +249,18 @@ def _named(name: str) -> Iterator[str]:
         yield name
 
 
+class _Choice(click.Choice[str]):
+    """A choice that takes ``text`` for a table, as other commands call what they print for people."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        is_table = value == "text" and "text" not in self.choices and "table" in self.choices
+        return super().convert("table" if is_table else value, param, ctx)
+
+
 def _parameter(into: str, row: Mapping[str, Any]) -> click.Parameter:
     given = {field: row[field] for field in ("default", "required", "metavar", "help") if field in row}
     if "choices" in row:
-        given["type"] = click.Choice(row["choices"])
+        given["type"] = _Choice(row["choices"])
     elif row.get("type") != "flag":
         given["type"] = _TYPES[row.get("type", "text")](row)
     if "argument" in row:

@@ -219,4 +219,6 @@ def whole_name(name: str, known: Collection[str]) -> str:
 def no_such_node(name: str, known: Iterable[str]) -> str:
     """Return the message, with similar names of nodes."""
     close = close_to(name.partition(".")[0], {one.partition(".")[0]: one for one in known})
+    if not close and "=" in name:  # as kubectl, names only come without an option
+        close = f"; select by labels with -l {name}"
     return one_line(f"no node has the name {name!r}{close}")

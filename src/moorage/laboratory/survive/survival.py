@@ -25,7 +25,7 @@ from moorage.api.core import Node, NodeSelectorTerm, Pod
 from moorage.api.packing import pack
 from moorage.api.storage import PersistentVolume
 from moorage.basis.ending import begin_worker
-from moorage.basis.printable import close_to, one_line
+from moorage.basis.printable import close_to, one_line, some
 from moorage.core.engine.facts import Gone
 from moorage.errors import InputError
 from moorage.laboratory.budget import POLL_S, BudgetSpentError, TimeBudget, results_of
@@ -183,7 +183,8 @@ def failure_domains(nodes: Sequence[Node], over: str) -> tuple[list[FailureDomai
         keys = sorted({key for node in nodes for key in node.labels})
         ends = {key.rpartition("/")[2]: key for key in keys}
         close = close_to(wanted, {**ends, **{key: key for key in keys}, "node": "node", "zone": "zone"})
-        raise InputError(one_line(f"no node has the label {wanted}{close}"))
+        have = "" if close else f"; nodes have {some(keys)}" if keys else "; nodes have no labels"
+        raise InputError(one_line(f"no node has the label {wanted}{close}{have}"))
     return [FailureDomain(value, tuple(found[value])) for value in sorted(found)], without
 
 

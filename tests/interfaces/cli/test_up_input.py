@@ -22,7 +22,7 @@ from moorage.cluster.controllers.upkeep.status_controllers import ResourceQuotas
 from moorage.errors import InputError
 from moorage.interfaces.cli.live.embedded_cluster import Ready
 from moorage.interfaces.cli.live.store_loader import fill, lost_pods
-from moorage.interfaces.cli.live.up import _print_ready, up
+from moorage.interfaces.cli.live.up import _print_ready, own_kubeconfig, up
 from tests.interfaces.cli.conftest import ROOT
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "up.md"
@@ -467,3 +467,17 @@ def test_every_server_reports_a_port_in_use(moorage, option, command):
         ran = moorage(*command, "-f", str(ROOT / "examples/demo"), option, str(port))
     why = f"127.0.0.1:{port} cannot be listened on: Address already in use; 0 selects a free port"
     assert (ran.status, ran.out, ran.err) == (1, "", f"error: {option}: {why}\n")
+
+
+def test_a_second_cluster_leaves_the_kubeconfig_of_one_that_runs(moorage, tmp_path):
+    words = ("up", "--home", str(tmp_path), "--for", "0s", "--nodes", "0", "--no-scheduler")
+    first = tmp_path / "kubeconfig"
+    with own_kubeconfig(tmp_path) as path:
+        assert path == first
+        first.write_text("of the first")
+        ran = moorage(*words)
+    assert (ran.status, first.read_text()) == (0, "of the first")
+    assert f"export KUBECONFIG={first}-2\n" in ran.out
+    assert f"note: {first} is that of a cluster that runs; this one writes {first}-2" in ran.err
+    assert f"export KUBECONFIG={first}\n" in moorage(*words).out
+    assert first.read_text() != "of the first"

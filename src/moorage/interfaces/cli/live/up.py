@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import importlib
 import io
 import linecache
@@ -11,9 +12,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import count as numbers
 from pathlib import Path
 from shlex import quote
 from types import ModuleType
@@ -227,6 +229,7 @@ def up(**given: Any) -> int:
         )  # fmt: skip
     site: EmbeddedSite | None = None
     audit: AuditLog | None = None
+    held = ExitStack()
     try:
         audit = _audit_log(given)
         _fill(store, given, stdin)
@@ -237,7 +240,7 @@ def up(**given: Any) -> int:
         cluster = Embedded(
             store,
             authority,
-            given["kubeconfig"] or home / "kubeconfig",
+            given["kubeconfig"] or held.enter_context(own_kubeconfig(home)),
             controllers,
             scheduler,
             given["port"],
@@ -258,6 +261,26 @@ def up(**given: Any) -> int:
         store.close()
         if audit is not None:
             audit.close()
+        held.close()
+
+
+@contextmanager
+def own_kubeconfig(home: Path) -> Iterator[Path]:
+    """Yield the kubeconfig to write: the folder's, or one with a number while another cluster of the folder runs with that.
+
+    A lock beside the file says that its cluster runs; the system frees it when the process ends.
+    """
+    for number in numbers(1):
+        path = home / ("kubeconfig" if number == 1 else f"kubeconfig-{number}")
+        with (home / f".{path.name}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            if number > 1:
+                _report(f"note: {home / 'kubeconfig'} is that of a cluster that runs; this one writes {path}")
+            yield path
+            return
 
 
 def _audit_log(given: Mapping[str, Any]) -> AuditLog | None:

@@ -251,9 +251,11 @@ def _folded(found: list[Answer], named: int, *, ascii_only: bool) -> tuple[str, 
     """
     pods = [one for one in found if isinstance(one, Explanation)]
     causes, placed = grouped(one for one in pods if not one.holds), [one for one in pods if one.holds]
-    is_said_again = len(pods) > named and (bool(placed and causes) or any(len(those) > 1 for _, those in causes))
+    exist = all(one.not_created is None for one in pods)  # else the first line says how many do not
+    mixed = bool(placed and causes) and exist
+    is_said_again = len(pods) > named and (mixed or any(len(those) > 1 for _, those in causes))
     if len(pods) <= _MOST_PRINTED and not is_said_again:
-        return "", found
+        return "", sorted(found, key=lambda one: bool(one.holds)) if len(pods) > named else found
     style = output_style(ascii_only=ascii_only)
     with lines_of(style.width if style.fits else None, ""):
         why = f", for {counted(len(causes), 'cause')}" if causes else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from msgspec import Struct
@@ -169,10 +170,18 @@ def _remarks(report: Survival) -> Iterator[str]:
         yield item(text)
 
 
+def counted_nodes(changes: Iterable[str]) -> list[str]:
+    """Return texts of changes, with equal nodes to add in one: "add 2 nodes like n1"."""
+    start, found = "add a node ", Counter(changes)
+    return [
+        f"add {n} nodes {text.removeprefix(start)}" if n > 1 and text.startswith(start) else text for text, n in found.items()
+    ]
+
+
 def _fixes(report: Survival) -> Iterator[str]:
     fix = report.fix
     if fix is not None:
-        others = [text for text in fix.changes if not text.startswith("kubectl ")]
+        others = counted_nodes(text for text in fix.changes if not text.startswith("kubectl "))
         yield paragraph(one_line(f"Verified fix: {'; '.join([*fix.commands, *others])}"), hanging="  ")
         yield from (paragraph(one_line(f"! {note}"), hanging="  ") for note in fix.notes)
     elif report.fix_searched:

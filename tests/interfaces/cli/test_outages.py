@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from moorage.report.survival_report import counted_nodes
 from tests.interfaces.cli.test_simulate_output import violations
 
 pytestmark = pytest.mark.slow
@@ -71,3 +72,8 @@ def test_mistakes_are_errors_that_say_what_is_wrong(moorage, args, says):
     assert ran.status == 1
     assert says in ran.err
     assert ran.out == ""
+
+
+def test_equal_nodes_to_add_are_counted():
+    changes = ["add a node like n1", "uncordon n2", "add a node like n1", "add a node like n3"]
+    assert counted_nodes(changes) == ["add 2 nodes like n1", "uncordon n2", "add a node like n3"]

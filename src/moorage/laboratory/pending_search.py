@@ -218,7 +218,7 @@ class PendingSearch:
         """
         known = set(map(field_of, made))
         like = [one for change in remedy.changes if field_of(one := self._for(change, key, made)) not in known]
-        if self._try(like, key, made):
+        if self._try(like, key):
             return like
         if all(one.owner in {"pod", "config"} or one.verb == "add-node" for one in remedy.changes) or budget.is_over():
             return None
@@ -230,7 +230,7 @@ class PendingSearch:
         fair = (
             one for one in found.remedies if not any(some.verb in LEAVING and some.target in theirs for some in one.changes)
         )
-        return next((list(one.changes) for one in fair if self._try(one.changes, key, made)), None)
+        return next((list(one.changes) for one in fair if self._try(one.changes, key)), None)
 
     def _for(self, change: Change, key: str, made: Sequence[Change]) -> Change:
         """Return a change of the first pod as one of another pod; a further node gets a name of its own."""
@@ -248,10 +248,11 @@ class PendingSearch:
             change = replace(change, target=name)
         return change
 
-    def _try(self, changes: Sequence[Change], key: str, made: Sequence[Change]) -> bool:
-        """Make changes after others, and keep them if they place the pod and the API server accepts all together."""
+    def _try(self, changes: Sequence[Change], key: str) -> bool:
+        """Make changes after others, and keep them if they place the pod and the API server accepts them."""
         self.runs += 1
-        if self._limits.untouched.holds_any(changes, self._cluster.present()) or self._requests.refusal([*made, *changes]):
+        around = self._cluster.present()  # with what was made before
+        if self._limits.untouched.holds_any(changes, around) or ChangeRequests(around).refusal(changes):
             return False
         with self._cluster.transaction() as trial:
             try:

@@ -210,9 +210,9 @@ def test_a_plugin_that_came_later_names_its_release():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Coscheduling", "is it one of yours? --plugins MODULE:CLASS loads it"),
-        ("NodeResourceTopologyMatch", "is it one of yours? --plugins MODULE:CLASS loads it"),
-        ("FitLimitResources", "is it one of yours? --plugins MODULE:CLASS loads it"),
+        ("Coscheduling", "is it one of yours? --plugins MODULE:CLASS or FILE.py:CLASS loads it"),
+        ("NodeResourceTopologyMatch", "is it one of yours? --plugins MODULE:CLASS or FILE.py:CLASS loads it"),
+        ("FitLimitResources", "is it one of yours? --plugins MODULE:CLASS or FILE.py:CLASS loads it"),
         ("TaintTolerations", 'did you mean "TaintToleration"?'),
         ("nodeName", 'did you mean "NodeName"?'),
         ("PodTopolgySpread", 'did you mean "PodTopologySpread"?'),

@@ -82,6 +82,8 @@ def test_a_server_that_answers_no_questions_offers_none(visit):
         with visit.page(server.url + "#/setup") as page:
             page.get_by_role("heading", name="Feature gates").wait_for()
             assert page.get_by_role("heading", name="Validate a configuration").count() == 0
-            assert page.get_by_role("navigation").get_by_role("link").all_inner_texts() == ["Moorage", "Map", "Time", "Setup"]
+            assert page.get_by_role("navigation").get_by_role("link").all_inner_texts() == [
+                "Moorage", "Map", "Atlas", "Time", "Setup",
+            ]  # fmt: skip
     finally:
         server.close()

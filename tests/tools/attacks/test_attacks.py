@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import re
 from unittest import mock
 
 import pytest
@@ -100,7 +101,9 @@ def stays(_store, _kind, record, _document):
 
 #: What is broken, and what the attacks say of it.
 MUTANTS = {
-    "all clients may do all": (mock.patch.object(Authorizer, "check", return_value=None), "SelfSubjectAccessReview denies"),
+    "all clients may do all": (
+        mock.patch.object(Authorizer, "check", return_value=None), "SelfSubjectAccessReview denies|cannot be read: 404",
+    ),
     "a bug in the handler": (mock.patch.object(requests, "_page", breaks), "logged: moorage.cluster.apiserver.http"),
     "new objects are not checked": (mock.patch.object(storing, "prepare_create", unchecked), "is not valid by"),
     "refused requests write": (mock.patch.dict(requests._WRITERS, PUT=writes_first(requests._WRITERS["PUT"])), "was rejected"),
@@ -113,7 +116,7 @@ MUTANTS = {
 def test_a_broken_server_is_detected(broken, said):
     with broken:
         found = run(20_002, attacks=600).broken
-    assert any(said in fault for fault in found), found[:3]
+    assert any(re.search(said, fault) for fault in found), found[:3]
 
 
 @pytest.mark.slow

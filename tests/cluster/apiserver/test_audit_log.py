@@ -19,13 +19,10 @@ from moorage.api.documents.http_messages import HTTPRequest
 from moorage.api.documents.statuses import ApiError
 from moorage.cluster.apiserver.access.authentication import Authenticator, User
 from moorage.cluster.apiserver.admission_configuration import read_admission_configuration
-from moorage.cluster.apiserver.audit_policy import (
-    METADATA,
-    AuditedRequest,
-    audited_request,
-    read_audit_policy,
-)
 from moorage.cluster.apiserver.http.audit_log import AuditLog
+from moorage.cluster.apiserver.http.audit_policy import METADATA
+from moorage.cluster.apiserver.http.audit_policy_file import read_audit_policy
+from moorage.cluster.apiserver.http.audited_requests import AuditedRequest, audited_request
 from moorage.cluster.apiserver.http.serve import open_store, serving
 from moorage.errors import ConfigError, InputError
 

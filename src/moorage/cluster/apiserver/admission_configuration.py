@@ -17,8 +17,8 @@ import msgspec
 
 from moorage.api.core import ScopedResourceSelectorRequirement
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
-from moorage.api.reading.manifests import read_first_yaml
-from moorage.errors import ConfigError, Fault, InputError
+from moorage.cluster.apiserver.configuration_files import head_faults, read_object
+from moorage.errors import ConfigError, Fault
 from moorage.rules.admission.pod_security import (
     LEVELS,
     MODES,
@@ -63,9 +63,9 @@ def read_admission_configuration(path: Path) -> AdmissionConfiguration:
 
     Raises  InputError if a file cannot be read; ConfigError with all faults
     """
-    document = _loaded(path)
+    document = read_object(_FLAG, path)
     faults: list[Fault] = []
-    faults += _head(document, _GROUP, ("v1", "v1alpha1"), "AdmissionConfiguration")
+    faults += head_faults(document, _versions(_GROUP, "v1", "v1alpha1"), "AdmissionConfiguration")
     faults += _unknown(document, ("plugins",), "")
     made, seen = AdmissionConfiguration({}), set[str]()
     for at, plugin in enumerate(_list(document, "plugins", "", faults)):
@@ -94,23 +94,13 @@ def read_admission_configuration(path: Path) -> AdmissionConfiguration:
     return made
 
 
-def _loaded(path: Path) -> dict[str, Any]:
-    try:
-        found = read_first_yaml(path.read_bytes(), str(path), strict=True)
-    except OSError as error:
-        raise InputError(f"{_FLAG}: {path}: {error.strerror}") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{_FLAG}: {path}: expected an object")
-    return found
-
-
 def _configuration(plugin: Mapping[str, Any], path: Path, place: str, faults: list[Fault]) -> tuple[dict[str, Any], str]:
     """Return the configuration of a plugin and where it is; {} for none."""
     inner, file = plugin.get("configuration"), plugin.get("path")
     if inner is not None and file:
         faults.append(Fault("Invalid value", f"{place}.path", "`configuration` is set, too", file))
     if inner is None and isinstance(file, str) and file:
-        return _loaded(path.parent / file), f"{file}: "
+        return read_object(_FLAG, path.parent / file), f"{file}: "
     if inner is not None and not isinstance(inner, dict):
         faults.append(Fault("Invalid value", f"{place}.configuration", "must be an object", inner))
         return {}, f"{place}.configuration."
@@ -120,7 +110,7 @@ def _configuration(plugin: Mapping[str, Any], path: Path, place: str, faults: li
 def _security(document: dict[str, Any], where: str, faults: list[Fault]) -> Mapping[str, Any]:
     if not document:
         return {}
-    faults += _head(document, _SECURITY, ("v1", "v1beta1", "v1alpha1"), "PodSecurityConfiguration", where)
+    faults += head_faults(document, _versions(_SECURITY, "v1", "v1beta1", "v1alpha1"), "PodSecurityConfiguration", where)
     faults += _unknown(document, ("defaults", "exemptions"), where.rstrip("."))
     defaults = _object(document, "defaults", where, faults)
     faults += _unknown(defaults, [f"{mode}{end}" for mode in MODES for end in ("", "-version")], f"{where}defaults", head=False)
@@ -168,7 +158,7 @@ def _names(
 def _limits(document: dict[str, Any], where: str, faults: list[Fault]) -> tuple[LimitedResource, ...]:
     if not document:
         return ()
-    faults += _head(document, _GROUP, ("v1",), "ResourceQuotaConfiguration", where)
+    faults += head_faults(document, _versions(_GROUP, "v1"), "ResourceQuotaConfiguration", where)
     faults += _unknown(document, ("limitedResources",), where.rstrip("."))
     made = []
     for at, one in enumerate(_list(document, "limitedResources", where, faults)):
@@ -186,13 +176,8 @@ def _limits(document: dict[str, Any], where: str, faults: list[Fault]) -> tuple[
     return tuple(made)
 
 
-def _head(document: dict[str, Any], group: str, versions: tuple[str, ...], kind: str, where: str = "") -> Iterator[Fault]:
-    supported = [f"{group}/{version}" for version in versions]
-    if document.get("apiVersion") not in supported:
-        shown = ", ".join(f'"{one}"' for one in supported)
-        yield Fault("Unsupported value", f"{where}apiVersion", f"supported values: {shown}", document.get("apiVersion"))
-    if document.get("kind") != kind:
-        yield Fault("Unsupported value", f"{where}kind", f'supported values: "{kind}"', document.get("kind"))
+def _versions(group: str, *versions: str) -> list[str]:
+    return [f"{group}/{version}" for version in versions]
 
 
 def _unknown(document: Mapping[str, Any], known: Any, place: str, *, head: bool = True) -> Iterator[Fault]:

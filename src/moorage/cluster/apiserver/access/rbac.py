@@ -53,7 +53,7 @@ def allows(rule: PolicyRule, request: Attributes) -> bool:
     if not _any(rule.verbs, request.verb):
         return False
     if request.path:
-        return any(_covers_path(held, request.path) for held in rule.paths)
+        return any(covers_path(held, request.path) for held in rule.paths)
     return (
         _any(rule.api_groups, request.group)
         and _resource(rule.resources, request.combined, request.subresource)
@@ -69,7 +69,8 @@ def _resource(held: Collection[str], combined: str, subresource: str) -> bool:
     return _any(held, combined) or (bool(subresource) and f"*/{subresource}" in held)
 
 
-def _covers_path(held: str, request: str) -> bool:
+def covers_path(held: str, request: str) -> bool:
+    """Return whether a path of a rule, which may end with ``*``, covers a requested one."""
     return held in {"*", request} or (held.endswith("*") and request.startswith(held.rstrip("*")))
 
 
@@ -134,7 +135,7 @@ def _lacking(held: Sequence[_Held], rule: PolicyRule) -> Iterator[PolicyRule]:
     for verb in dict.fromkeys(rule.verbs):
         paths = {path for one in held if _any(one.verbs, verb) for path in one.paths}
         for path in dict.fromkeys(rule.paths):
-            if not any(_covers_path(one, path) for one in paths):
+            if not any(covers_path(one, path) for one in paths):
                 yield PolicyRule(verbs=(verb,), paths=(path,))
 
 

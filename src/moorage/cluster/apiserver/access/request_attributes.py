@@ -12,13 +12,13 @@ from moorage.api.documents.http_messages import is_true
 from moorage.api.documents.request_targets import ReviewTarget, Target
 from moorage.cluster.apiserver.access.rbac import Attributes
 
-_VERBS: Final = {"DELETE": "delete", "GET": "get", "HEAD": "get", "PATCH": "patch", "POST": "create", "PUT": "update"}
+VERBS: Final = {"DELETE": "delete", "GET": "get", "HEAD": "get", "PATCH": "patch", "POST": "create", "PUT": "update"}
 _OF_MANY: Final = {"delete": "deletecollection", "get": "list"}
 
 
 def attributes_of(method: str, target: Target | ReviewTarget, query: Mapping[str, str]) -> Attributes:
     """Return the attributes of a request whose path resolved to a target."""
-    verb = _VERBS.get(method, method.lower())
+    verb = VERBS.get(method, method.lower())
     if isinstance(target, ReviewTarget):
         verb = _OF_MANY.get(verb, verb)
         return Attributes(verb, target.review.group, target.review.resource, namespace=target.namespace or "")
@@ -37,7 +37,7 @@ def attributes_of(method: str, target: Target | ReviewTarget, query: Mapping[str
 def attributes_at(method: str, path: str) -> Attributes:
     """Return the attributes of a request whose path is not served: a resource under an API prefix, or the path itself."""
     parts = path.strip("/").split("/")
-    verb = _VERBS.get(method, "")
+    verb = VERBS.get(method, "")
     is_core, is_group = parts[0] == "api" and len(parts) > 2, parts[0] == "apis" and len(parts) > 3
     if not (is_core or is_group):
         return Attributes(method.lower(), path=path)

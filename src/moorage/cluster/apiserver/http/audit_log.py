@@ -25,7 +25,8 @@ from aiohttp import web
 from moorage.api.documents.audit_notes import AuditNotes
 from moorage.api.documents.http_messages import HTTPRequest, User
 from moorage.cluster.apiserver.access.rbac import Verdict
-from moorage.cluster.apiserver.audit_policy import AuditedRequest, AuditPolicy, Recording, audited_request
+from moorage.cluster.apiserver.http.audit_policy import AuditPolicy, Recording
+from moorage.cluster.apiserver.http.audited_requests import AuditedRequest, audited_request
 from moorage.errors import ConfigError
 from moorage.rules.store.policy_requests import user_info
 

@@ -47,6 +47,7 @@ from moorage.cluster.apiserver.http.limits import Seats, ServerLimits, carry_out
 from moorage.cluster.apiserver.http.requests import check_may_create, deprecation_warning, serve
 from moorage.cluster.apiserver.http.responses import OutgoingResponse, encode_response, error_response, warning_headers
 from moorage.cluster.apiserver.http.server_documents import check_method, check_route, document, health, is_document, is_health
+from moorage.cluster.apiserver.http.streams import STREAMS
 from moorage.cluster.apiserver.http.watch_stream import Stream, is_watch, open_stream
 from moorage.cluster.apiserver.http.worker import Worker
 from moorage.cluster.apiserver.schema.representations import check_types
@@ -141,7 +142,7 @@ class WebSite(Protocol):
 MAX_PARAMETERS: Final = 1000
 _READ_ONLY: Final = frozenset(["GET", "HEAD"])
 _METHODS: Final = _READ_ONLY | {"DELETE", "PATCH", "POST", "PUT"}
-_LONG_RUNNING: Final = ("/attach", "/exec", "/log", "/portforward", "/proxy")
+_LONG_RUNNING: Final = tuple(f"/{one}" for one in STREAMS)
 _COMMON_HEADERS: Final = tuple((istr(name), value) for name, value in HEADERS.items())
 
 _LOG: Final = logging.getLogger(__name__)

@@ -33,8 +33,9 @@ from moorage.basis.printable import counted
 from moorage.basis.serving.certificate_authority import ADMIN, make_authority
 from moorage.basis.serving.listen_addresses import Address, address_of
 from moorage.cluster.apiserver.admission_configuration import read_admission_configuration
-from moorage.cluster.apiserver.audit_policy import METADATA, read_audit_policy
 from moorage.cluster.apiserver.http.audit_log import AuditLog
+from moorage.cluster.apiserver.http.audit_policy import METADATA
+from moorage.cluster.apiserver.http.audit_policy_file import read_audit_policy
 from moorage.cluster.apiserver.http.serve import open_store
 from moorage.cluster.controllers.all_controllers import all_controllers, chosen
 from moorage.cluster.controllers.nodes.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes

@@ -151,8 +151,8 @@ class _ClusterMaintainer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._aggregation = FollowUp(store)
-        #: Aggregated roles are updated later.
-        self._waits = False
+        #: Aggregated roles are updated later, and whether they must be.
+        self._waits = self._is_due = False
 
     def on_change(self, kind: ServedKind, change: StoreChange) -> None:
         if kind is _NAMESPACES and not change.gone:
@@ -172,9 +172,11 @@ class _ClusterMaintainer:
             yield
         finally:
             self._waits = False
-        self._aggregate()
+        if self._is_due:
+            self._aggregate()
 
     def _aggregate(self) -> None:
+        self._is_due = self._waits
         if not self._waits:
             size = sum(len(role.body) for role in self._store.all(_ROLE_RESOURCE))
             self._aggregation.do("cluster roles", _aggregate, is_large=size > _SMALL)

@@ -16,7 +16,7 @@ from moorage.api.core import Node, Object, ResourceQuota
 from moorage.api.devices import ResourceClaim
 from moorage.api.documents.records import is_condition_true
 from moorage.api.documents.served_kinds import Document, ServedKind
-from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, too_long
+from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid
 from moorage.api.validation.rule_checks import address_faults, parse_address
 from moorage.api.validation.rule_tables import VALUES, Holders, Seen, check, field_of
 from moorage.errors import Bare, Fault
@@ -29,7 +29,8 @@ from moorage.rules.admission.pod_checks import RULES
 # Source  kubernetes, pkg/apis/{apps,batch,core,policy}/validation, the functions that validate a status
 
 
-def _status(document: Document) -> Document:
+def status_of(document: Document) -> Document:
+    """Return the status of an object; an empty one if it is no object."""
     status: Any = document.get("status")
     return status if isinstance(status, dict) else {}
 
@@ -43,7 +44,7 @@ def _condition_fault(why: str) -> Fault:
 
 
 def _job(old: Document, new: Document) -> Faults:
-    before, status = _status(old), _status(new)
+    before, status = status_of(old), status_of(new)
     complete, failed = is_condition_true(status, "Complete"), is_condition_true(status, "Failed")
     yield from _finish_faults(before, status, complete, failed)
     if status.get("ready") is not None and status["ready"] > (status.get("active") or 0):
@@ -84,7 +85,7 @@ def _finish_faults(before: Document, status: Document, complete: bool, failed: b
 def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Object) -> Faults:
     """Yield the faults of a new status. ``decoded`` is the decoded new object."""
     if RULES.has(type_name := f"{kind.native}Status"):
-        yield from RULES.faults(type_name, _status(new), "status", new, old)
+        yield from RULES.faults(type_name, status_of(new), "status", new, old)
     if kind.native == "Job":
         yield from _job(old, new)
     if kind.native == "CustomResourceDefinition":
@@ -93,8 +94,8 @@ def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Objec
         yield from _phase(new)
     if isinstance(decoded, Node):
         yield from VALUES.faults("NodeStatus", decoded.status, "status")
-        yield from RULES.faults("NodeAddresses", _status(new), "status")
-    if isinstance(decoded, ResourceClaim) and (made := decoded.status.allocation) and _status(old).get("allocation") is None:
+        yield from RULES.faults("NodeAddresses", status_of(new), "status")
+    if isinstance(decoded, ResourceClaim) and (made := decoded.status.allocation) and status_of(old).get("allocation") is None:
         if made.node_selector is not None:
             yield from VALUES.faults("NodeSelector", made.node_selector, "status.allocation.nodeSelector")
     elif isinstance(decoded, ResourceQuota):
@@ -102,7 +103,7 @@ def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Objec
 
 
 def _phase(namespace: Document) -> Faults:
-    phase, is_deleted = _status(namespace).get("phase") or "", "deletionTimestamp" in namespace["metadata"]
+    phase, is_deleted = status_of(namespace).get("phase") or "", "deletionTimestamp" in namespace["metadata"]
     wanted, not_ = ("Terminating", "not ") if is_deleted else ("Active", "")
     if phase != wanted:
         yield invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {not_}empty")
@@ -117,34 +118,6 @@ def _distinct_claim(path: str, status: Document, _: Document, up: Holders, seen:
     return ()
 
 
-# -- attachments and migrations -------------------------------------------------------------------------------------------
-
-
-@check("size of metadata")
-def _size_of_metadata(path: str, held: dict[str, str], most: int) -> Iterable[Fault]:
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in held.items())
-    return (too_long(path, most),) if size > most else ()
-
-
-@check("resource version")
-def _resource_version(path: str, text: str) -> Iterable[Fault]:
-    if text.isascii() and text.isdigit() and not text.startswith("0"):
-        return ()
-    return (invalid(path, text, f"resource version is not well formed: {text}"),)
-
-
-@check("end of migration", of_holder=True)
-def _end_of_migration(path: str, conditions: Any, status: Document, up: Holders, _: Seen) -> Iterable[Fault]:
-    """Yield the faults of a migration that succeeded and failed, or no longer did."""
-    old = _status(up[1][0]) if up is not None and up[1] is not None else {}
-    ends = {name: (is_condition_true(old, name), is_condition_true(status, name)) for name in ("Succeeded", "Failed")}
-    if all(now for _, now in ends.values()):
-        yield invalid(path, conditions, "Both success and failed conditions cannot be true at the same time")
-    for title, (before, now) in zip(("Success", "Failed"), ends.values(), strict=True):
-        if before and not now:
-            yield invalid(path, conditions or [], f"{title} condition cannot be set to false once it is true")
-
-
 # -- addresses of pods --------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +126,7 @@ def _pod_addresses(path: str, items: list[Document] | None, status: Document, up
     """Yield the faults of the addresses of a pod or its host, of which ``one`` is the first. Those that were there stay."""
     old: Document = up[1][0] if up is not None and up[1] is not None else {}
     name = f"{one}s"
-    held = {each.get("ip") or "" for each in _status(old).get(name) or ()}
+    held = {each.get("ip") or "" for each in status_of(old).get(name) or ()}
     texts = [each.get("ip") or "" for each in items or ()]
     if one == "hostIP" and texts and (status.get(one) or "") != texts[0]:
         yield invalid(f"{path}[0].ip", texts[0], "must be equal to `hostIP`")
@@ -179,7 +152,7 @@ def _claim_of(up: Holders) -> Document:
 def _new_consumers(path: str, users: list[Document] | None, _: Document, up: Holders, __: Seen) -> Iterable[Fault]:
     """Yield the fault of consumers that are added to a claim that is being deleted."""
     old: Document = up[1][0] if up is not None else {}
-    held = {one.get("uid") for one in _status(old).get("reservedFor") or ()}
+    held = {one.get("uid") for one in status_of(old).get("reservedFor") or ()}
     if not old["metadata"].get("deletionTimestamp") or all((one.get("uid") or "") in held for one in users or ()):
         return ()
     return (forbidden(path, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"),)

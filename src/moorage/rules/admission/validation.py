@@ -25,6 +25,7 @@ from moorage.errors import Fault
 from moorage.rules.admission import (  # noqa: F401
     device_checks,
     kind_checks,
+    migration_status,
     network_checks,
     policy_expressions,
     registration_checks,

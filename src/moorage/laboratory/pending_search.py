@@ -201,9 +201,18 @@ class PendingSearch:
         """Return changes with those of one template once: it is changed once, however many pods follow."""
         found: dict[object, Change] = {}
         for one in changes:
-            template = self._template_of(one)
-            found.setdefault(one if template == one.target else (template, one.verb, one.path, str(one.new)), one)
+            found.setdefault(self._request_of(one), one)
         return list(found.values())
+
+    def _request_of(self, change: Change) -> object:
+        """Return what is equal for changes that are one request: those of a template, or the change itself."""
+        template = self._template_of(change)
+        return change if template == change.target else (template, change.verb, change.path, str(change.new))
+
+    def _is_asked(self, change: Change, made: Sequence[Change]) -> bool:
+        """Return whether a change is no further request: its template was changed so for an earlier pod."""
+        request = self._request_of(change)
+        return request is not change and any(self._request_of(one) == request for one in reversed(made))
 
     def _price(self, changes: Iterable[Change], preempted: int = 0) -> float:
         """Return the cost of changes, those of one template once, and of the pods that are preempted then."""
@@ -218,7 +227,7 @@ class PendingSearch:
         """
         known = set(map(field_of, made))
         like = [one for change in remedy.changes if field_of(one := self._for(change, key, made)) not in known]
-        if self._try(like, key):
+        if self._try(like, key, made):
             return like
         if all(one.owner in {"pod", "config"} or one.verb == "add-node" for one in remedy.changes) or budget.is_over():
             return None
@@ -230,7 +239,7 @@ class PendingSearch:
         fair = (
             one for one in found.remedies if not any(some.verb in LEAVING and some.target in theirs for some in one.changes)
         )
-        return next((list(one.changes) for one in fair if self._try(one.changes, key)), None)
+        return next((list(one.changes) for one in fair if self._try(one.changes, key, made)), None)
 
     def _for(self, change: Change, key: str, made: Sequence[Change]) -> Change:
         """Return a change of the first pod as one of another pod; a further node gets a name of its own."""
@@ -248,11 +257,14 @@ class PendingSearch:
             change = replace(change, target=name)
         return change
 
-    def _try(self, changes: Sequence[Change], key: str) -> bool:
+    def _try(self, changes: Sequence[Change], key: str, made: Sequence[Change]) -> bool:
         """Make changes after others, and keep them if they place the pod and the API server accepts them."""
         self.runs += 1
         around = self._cluster.present()  # with what was made before
-        if self._limits.untouched.holds_any(changes, around) or ChangeRequests(around).refusal(changes):
+        if self._limits.untouched.holds_any(changes, around):
+            return False
+        more = [one for one in changes if not self._is_asked(one, made)]
+        if more and ChangeRequests(around).refusal(more):
             return False
         with self._cluster.transaction() as trial:
             try:
